@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -116,10 +116,11 @@ PROGRAMS: dict[str, Callable[[], str]] = {
 }
 
 
-def programs(given: argparse.Namespace, folder: Path) -> None:
-    """A line for each kernel of each program: what was confirmed."""
-    print(f"{'program':40s} {'kernel':44s} share  speed-up (99 %)  pairs  schedule, and the default's")
-    for name, text in PROGRAMS.items():
+def tuned(
+    given: argparse.Namespace, folder: Path, texts: Mapping[str, Callable[[], str]]
+) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """The name of each program that is asked for, what is in its tuned file, and the last line that the tuner says."""
+    for name, text in texts.items():
         if given.only and not any(word in name for word in given.only.split(",")):
             continue
         (source := folder / "p.mlir").write_text(text())
@@ -127,11 +128,18 @@ def programs(given: argparse.Namespace, folder: Path) -> None:
         done = subprocess.run(
             [*TUNE, str(source), "-o", str(folder / "t.json"), *words], capture_output=True, text=True
         )
+        last = done.stderr.strip().splitlines()[-1]
         if done.returncode:
-            print(f"{name:40s} {done.stderr.strip().splitlines()[-1]}")
+            print(f"{name:40s} {last}")
             continue
-        kernels: list[dict[str, Any]] = json.loads((folder / "t.json").read_text())["kernels"]
-        for each in kernels:
+        yield name, json.loads((folder / "t.json").read_text()), last.partition("; written")[0]
+
+
+def programs(given: argparse.Namespace, folder: Path) -> None:
+    """A line for each kernel of each program: what was confirmed."""
+    print(f"{'program':40s} {'kernel':44s} share  speed-up (99 %)  pairs  schedule, and the default's")
+    for name, found, last in tuned(given, folder, PROGRAMS):
+        for each in found["kernels"]:
             low, median, high = each.get("speedup", (1.0, 1.0, 1.0))
             what = (
                 f"{json.dumps(each['schedule'])} for {json.dumps(each['default'])}" if "speedup" in each else "default"
@@ -142,7 +150,7 @@ def programs(given: argparse.Namespace, folder: Path) -> None:
                 f"{each.get('pairs', 0):3d}  {what}",
                 flush=True,
             )
-        print(f"{name:40s} {done.stderr.strip().splitlines()[-1].partition('; written')[0]}", flush=True)
+        print(f"{name:40s} {last}", flush=True)
 
 
 def optimizer(tensors: int, seed: int) -> str:
@@ -193,18 +201,7 @@ OTHERS: dict[str, Callable[[], str]] = {
 def others(given: argparse.Namespace, folder: Path) -> None:
     """A line for each program as a whole, tuned over default in fresh pairs; what won in it; the geometric mean."""
     ratios: list[float] = []
-    for name, text in OTHERS.items():
-        if given.only and not any(word in name for word in given.only.split(",")):
-            continue
-        (source := folder / "p.mlir").write_text(text())
-        words = ["--minutes", str(given.minutes), "--threads", str(given.threads), "--records", str(folder / "records")]
-        done = subprocess.run(
-            [*TUNE, str(source), "-o", str(folder / "t.json"), *words], capture_output=True, text=True
-        )
-        if done.returncode:
-            print(f"{name:28s} {done.stderr.strip().splitlines()[-1]}")
-            continue
-        found: dict[str, Any] = json.loads((folder / "t.json").read_text())
+    for name, found, last in tuned(given, folder, OTHERS):
         low, median, high = found.get("whole", (1.0, 1.0, 1.0))
         won = [each for each in found["kernels"] if "speedup" in each]
         kept = median if won else 1.0
@@ -212,7 +209,7 @@ def others(given: argparse.Namespace, folder: Path) -> None:
         print(f"{name:28s} {kept:.3f} ({low:.3f} to {high:.3f} as measured)", flush=True)
         for each in won:
             print(f"    {each['name'][:44]:44s} {each['speedup'][1]:.3f}  {json.dumps(each['schedule'])}", flush=True)
-        print(f"    {done.stderr.strip().splitlines()[-1].partition('; written')[0]}", flush=True)
+        print(f"    {last}", flush=True)
     if ratios:
         print(f"geometric mean of {len(ratios)}: {statistics.geometric_mean(ratios):.4f}, least {min(ratios):.3f}")
 

@@ -10,7 +10,6 @@ from math import prod
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, trace_attention
 from fuse_opt.dialects.analysis.contractions.attention_gradients import ATTENTION_GRADIENT, trace_attention_gradient
 from fuse_opt.dialects.analysis.contractions.conv_kernels import (
-    PRODUCTS,
     WINOGRAD,
     conv_problem,
     trace_conv,
@@ -27,7 +26,7 @@ from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, regis
 from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.structured_op import FusionKind
-from fuse_opt.dialects.interfaces.transformed_weight import TransformedWeight
+from fuse_opt.dialects.interfaces.transformed_weight import PRODUCTS, TransformedWeight
 from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr
 
 _PRIORITY = 2

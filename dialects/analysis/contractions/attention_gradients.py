@@ -206,9 +206,7 @@ class _Tracer:
         split = like.with_rows(rows)
         places = dict(result_places(body, scores[0].raw, split))
         weighted = tuple(self._weighted(op, kept, like, rows) for op in self.last)
-        if len(
-            [value for value in self.results if any(value.owner in behind for behind in self.behind.values())]
-        ) < len(self.results):
+        if not all(any(value.owner in behind for behind in self.behind.values()) for value in self.results):
             raise _refusal("it gives scores, or what is made of them, which are never in memory")
         limits = [_limit(body, score.raw, places) for score in scores]
         masked = next((number for number, limit in enumerate(limits) if limit is not None), 0)

@@ -27,7 +27,7 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, member
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
-from fuse_opt.dialects.interfaces.transformed_weight import TransformedWeight
+from fuse_opt.dialects.interfaces.transformed_weight import PRODUCTS, SIDE, TransformedWeight
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import F32
 
@@ -60,10 +60,6 @@ def conv_kernel_of(kernel: KernelOp) -> ConvKernel:
 
 WINOGRAD = "conv_winograd"
 """The schedule kind."""
-SIDE, READ = 2, 4
-"""Positions of a tile along an axis, and elements that it reads."""
-PRODUCTS = READ * READ
-"""Of a tile, for each channel and filter."""
 FEWEST_LANES = 16
 """Channels, and filters: fewer fill no vector of what is transformed."""
 

@@ -38,9 +38,9 @@ class RoomOp(AxisOp, MovingOp):
     """The property that says it."""
 
     @property
-    @abstractmethod
     def said(self) -> Extent:
         """What the property says."""
+        return cast(SizeAttr, self.properties[self.ATTRIBUTE]).data
 
     @abstractmethod
     def stop(self) -> Extent:
@@ -71,12 +71,8 @@ class LeadingOp(RoomOp, ViewOp):
 
     ATTRIBUTE: ClassVar[str] = "count"
 
-    @property
-    def said(self) -> Extent:
-        return self.count.data
-
     def stop(self) -> Extent:
-        return self.count.data
+        return self.said
 
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
         self.check_limits()
@@ -102,10 +98,6 @@ class UpdateSliceOp(RoomOp):
     start = prop_def(SizeAttr)
 
     ATTRIBUTE: ClassVar[str] = "start"
-
-    @property
-    def said(self) -> Extent:
-        return self.start.data
 
     def stop(self) -> Extent:
         count = shape(self.update)[self.checked_axis()]

@@ -23,10 +23,10 @@ from fuse_opt.dialects.graph.movement.views import PermuteDimsOp, ReshapeOp, Sli
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import int_array, int_value
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text, tensor, tensor_type
-from fuse_opt.dialects.interfaces.transformed_weight import TransformedWeight
+from fuse_opt.dialects.interfaces.transformed_weight import PRODUCTS, READ, TransformedWeight
 
-TAPS, PRODUCTS = 3, 4
-"""Along an axis: of a filter, and of a transformed one."""
+TAPS = 3
+"""Of a filter, along an axis; a transformed one has as many parts as a tile reads elements."""
 
 
 def winograd_filters(build: GraphBuilder, weight: SSAValue, width: int) -> SSAValue:
@@ -39,7 +39,7 @@ def winograd_filters(build: GraphBuilder, weight: SSAValue, width: int) -> SSAVa
     value = build(PermuteDimsOp, value, axes=int_array((3, 4, 0, 2, 1)))
     for axis in (0, 1):
         value = _transformed(build, value, axis)
-    value = build(ReshapeOp, value, shape=int_array((PRODUCTS * PRODUCTS, panels, channels, width)))
+    value = build(ReshapeOp, value, shape=int_array((PRODUCTS, panels, channels, width)))
     return build(PermuteDimsOp, value, axes=int_array((1, 0, 2, 3)))
 
 
@@ -77,14 +77,9 @@ class WinogradTapsOp(TransformedWeight):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         extents, filters = shape(self.transforms), self.filters.value.data
-        if (
-            len(extents) != 4
-            or extents[1] != PRODUCTS * PRODUCTS
-            or min(extents) < 1
-            or not dtype(self.transforms).is_float
-        ):
+        if len(extents) != 4 or extents[1] != PRODUCTS or min(extents) < 1 or not dtype(self.transforms).is_float:
             raise VerifyException(
-                f"expected floats [panels, {PRODUCTS * PRODUCTS}, channels, width] of known extents, got {shape_text(extents)}"
+                f"expected floats [panels, {PRODUCTS}, channels, width] of known extents, got {shape_text(extents)}"
             )
         if not (extents[0] - 1) * extents[3] < filters <= extents[0] * extents[3]:
             raise VerifyException(
@@ -94,7 +89,7 @@ class WinogradTapsOp(TransformedWeight):
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         panels, _, channels, width = shape(self.transforms)
-        value = builder(ReshapeOp, self.transforms, shape=int_array((panels, PRODUCTS, PRODUCTS, channels, width)))
+        value = builder(ReshapeOp, self.transforms, shape=int_array((panels, READ, READ, channels, width)))
         for axis in (1, 2):
             first, plus, minus, last = _parts(builder, value, axis)
             value = builder(ConcatOp, first, builder(SubtractOp, plus, minus), last, axis=int_value(axis))

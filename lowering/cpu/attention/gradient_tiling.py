@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fuse_opt.dialects.analysis.contractions.attention_gradients import AttentionGradient
+from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.lowering.cpu.attention.tiling import PADDING
 from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, RATE, REGISTERS
 from fuse_opt.lowering.cpu.matmul.tiling import CROWDED_BYTES
 
-LINE = 64
-"""Bytes of a vector."""
 BLOCK_KEYS = 128
 """At most, about: with as many rows their scores, and panels of all operands, stay in a second cache."""
 BLOCK_ROWS = 160
@@ -60,7 +59,7 @@ class GradientTiling:
 
 def choose_gradient_tiling(of: AttentionGradient, itemsize: int) -> GradientTiling:
     """The cut of a kernel over elements of so many bytes."""
-    lanes = LINE // itemsize
+    lanes = LANE_BYTES // itemsize
 
     def cost(vectors: int) -> float:
         width = vectors * lanes

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.contractions.conv_kernels import PRODUCTS, READ, SIDE
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
+from fuse_opt.dialects.interfaces.transformed_weight import PRODUCTS, READ, SIDE
 from fuse_opt.lowering.c.headers.product_tiles import vector_elements
 from fuse_opt.lowering.cpu.convolution.channel_copy import ChannelCopy
 from fuse_opt.lowering.cpu.convolution.panel_result import PanelResult, is_new_copy

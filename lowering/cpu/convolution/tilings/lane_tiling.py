@@ -9,9 +9,8 @@ from math import prod
 
 from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
-from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import least_work
 from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import COPY_BYTES, copied_elements
-from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 
 MOST_POSITIONS = 8
 """Of a tile: two loads begin in a cycle, and none of so many sums waits for the one before."""
@@ -41,9 +40,7 @@ def channels_side_by_side(of: WindowContraction) -> WindowContraction:
 @cache
 def lane_tiling(of: WindowContraction, itemsize: int) -> LaneTiling:
     """The cut of a merged contraction of elements of so many bytes, of least work among those with enough tasks."""
-    cuts = list(_cuts(of, itemsize))
-    wanted = min(FEWEST_TASKS, of.operations // TASK_OPERATIONS, max(_tasks(of, cut) for _, cut in cuts))
-    return min((found for found in cuts if _tasks(of, found[1]) >= wanted), key=lambda found: found[0])[1]
+    return least_work(of, _cuts(of, itemsize), lambda cut: cut.blocks)
 
 
 def lane_tiles(of: WindowContraction) -> tuple[int, int, int]:
@@ -51,10 +48,6 @@ def lane_tiles(of: WindowContraction) -> tuple[int, int, int]:
     row = of.positions[2]
     tiles = -(-row // MOST_POSITIONS)
     return tiles, *divmod(row, tiles)
-
-
-def _tasks(of: WindowContraction, cut: LaneTiling) -> int:
-    return of.batch * of.positions[0] * prod(cut.blocks)
 
 
 def _cuts(of: WindowContraction, itemsize: int) -> Iterator[tuple[float, LaneTiling]]:

@@ -9,9 +9,8 @@ from functools import cache
 from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES, LARGEST_COPY
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import DEPTH, position_tiles
-from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS, least_work
 from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import copied_elements
-from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 
 COLLISION = 1024
 """Bytes: positions that lie a multiple apart evict each other from a first cache."""
@@ -50,13 +49,7 @@ class RowPanelTiling:
 @cache
 def row_panel_tiling(of: WindowContraction, panel: int, itemsize: int) -> RowPanelTiling:
     """The cut of a merged contraction whose filters are in panels so wide, of least work among those with enough tasks."""
-    cuts = list(_cuts(of, panel, itemsize))
-    wanted = min(FEWEST_TASKS, of.operations // TASK_OPERATIONS, max(_tasks(of, cut) for _, cut in cuts))
-    return min((found for found in cuts if _tasks(of, found[1]) >= wanted), key=lambda found: found[0])[1]
-
-
-def _tasks(of: WindowContraction, cut: RowPanelTiling) -> int:
-    return of.batch * of.positions[0] * cut.blocks[0] * cut.blocks[1]
+    return least_work(of, _cuts(of, panel, itemsize), lambda cut: cut.blocks)
 
 
 def _cuts(of: WindowContraction, panel: int, itemsize: int) -> Iterator[tuple[float, RowPanelTiling]]:

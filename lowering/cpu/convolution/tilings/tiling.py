@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
+from typing import TypeVar
 
 from fuse_opt.dialects.analysis.contractions.convolutions import LARGEST_COPY
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
@@ -45,6 +47,18 @@ RATE = {1: 0.5, 2: 0.99, 3: 0.98, 4: 1.0, 5: 1.0, 6: 0.92, 7: 0.84, 8: 0.76}
 (measured, AVX-512)."""
 CALL_WORK = 64.0
 """Of a tile's call, and for storing a vector of its sums."""
+
+
+_Cut = TypeVar("_Cut")
+
+
+def least_work(
+    of: WindowContraction, cuts: Iterable[tuple[float, _Cut]], blocks: Callable[[_Cut], Sequence[int]]
+) -> _Cut:
+    """The cut of least work, of some with their work, among those with enough tasks: one for each block of an image."""
+    found = [(of.batch * of.positions[0] * prod(blocks(cut)), work, cut) for work, cut in cuts]
+    wanted = min(FEWEST_TASKS, of.operations // TASK_OPERATIONS, max(tasks for tasks, _, _ in found))
+    return min((each for each in found if each[0] >= wanted), key=lambda each: each[1])[2]
 
 
 @dataclass(frozen=True, slots=True)

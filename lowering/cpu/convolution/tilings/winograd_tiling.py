@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from fuse_opt.dialects.analysis.contractions.conv_kernels import PRODUCTS, SIDE
 from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
+from fuse_opt.dialects.interfaces.transformed_weight import PRODUCTS, SIDE
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import position_tiles
-from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS
-from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS, least_work
 
 COLLISION = 1024
 """Bytes: tiles that lie a multiple apart evict each other from a first cache."""
@@ -69,13 +68,7 @@ class WinogradTiling:
 @cache
 def winograd_tiling(of: WindowContraction, panel: int, itemsize: int) -> WinogradTiling:
     """The cut of a merged contraction whose filters are in panels so wide, of least work among those with enough tasks."""
-    cuts = list(_cuts(of, panel, itemsize))
-    wanted = min(FEWEST_TASKS, of.operations // TASK_OPERATIONS, max(_tasks(of, cut) for _, cut in cuts))
-    return min((found for found in cuts if _tasks(of, found[1]) >= wanted), key=lambda found: found[0])[1]
-
-
-def _tasks(of: WindowContraction, cut: WinogradTiling) -> int:
-    return of.batch * of.positions[0] * cut.blocks[0] * cut.blocks[1]
+    return least_work(of, _cuts(of, panel, itemsize), lambda cut: cut.blocks)
 
 
 def _cuts(of: WindowContraction, panel: int, itemsize: int) -> Iterator[tuple[float, WinogradTiling]]:
