@@ -202,11 +202,13 @@ def others(given: argparse.Namespace, folder: Path) -> None:
     """A line for each program as a whole, tuned over default in fresh pairs; what won in it; the geometric mean."""
     ratios: list[float] = []
     for name, found, last in tuned(given, folder, OTHERS):
-        low, median, high = found.get("whole", (1.0, 1.0, 1.0))
         won = [each for each in found["kernels"] if "speedup" in each]
-        kept = median if won else 1.0
-        ratios.append(kept)
-        print(f"{name:28s} {kept:.3f} ({low:.3f} to {high:.3f} as measured)", flush=True)
+        if "whole" in found:
+            low, median, high = found["whole"]
+            ratios.append(median if won else 1.0)
+            print(f"{name:28s} {ratios[-1]:.3f} ({low:.3f} to {high:.3f} as measured)", flush=True)
+        else:
+            print(f"{name:28s} not measured as a whole, so not part of the mean: the default stays", flush=True)
         for each in won:
             print(f"    {each['name'][:44]:44s} {each['speedup'][1]:.3f}  {json.dumps(each['schedule'])}", flush=True)
         print(f"    {last}", flush=True)
