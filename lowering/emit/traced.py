@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import func
@@ -11,10 +11,12 @@ from xdsl.dialects.builtin import ModuleOp
 from fuse_opt.dialects.analysis.prepared import Prepared, prepared_of
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.gpu import BulkOp, LibraryCallOp
+from fuse_opt.dialects.interfaces.symbols import Stated, change_sizes
+from fuse_opt.dialects.types.extents import evaluate
 from fuse_opt.lowering.convert.convert_fused_to_gpu import ConvertFusedToGpuPass
 from fuse_opt.lowering.convert.convert_fused_to_loops import ConvertFusedToLoopsPass
 from fuse_opt.lowering.convert.functions import ConvertedKernel
-from fuse_opt.lowering.emit.c import build_program
+from fuse_opt.lowering.emit.c import build_program, build_sized_program
 from fuse_opt.lowering.emit.cuda import build_cuda_program
 from fuse_opt.lowering.emit.program_builder import ProgramBuilder, program_function
 from fuse_opt.lowering.program import BufferRef, LibraryCall, Program, Segment
@@ -51,7 +53,26 @@ def trace_program(module: ModuleOp, function: str | None = None, target: str = "
     lowered = module.clone()
     on_cpu = target == "cpu"
     kernels = (ConvertFusedToLoopsPass() if on_cpu else ConvertFusedToGpuPass()).traced(lowered)
-    program = (build_program if on_cpu else build_cuda_program)(lowered, function)
+    return _found(lowered, function, (build_program if on_cpu else build_cuda_program)(lowered, function), kernels)
+
+
+def trace_sized(module: ModuleOp, function: str | None, stated: Stated, values: Mapping[str, int]) -> TracedProgram:
+    """
+    The same of a program for all sizes, as it is where symbols have these values, which kernels have in their types, too; while
+    sizes are asked for. Raises as `build_sized_program` and its program do.
+    """
+    lowered = module.clone()
+    kernels = ConvertFusedToLoopsPass().traced(lowered)
+    sized = build_sized_program(lowered, function, stated)
+    found = _found(lowered, function, sized.at(values), kernels)
+    for each in found.kernels:
+        change_sizes(each.kernel, lambda extent: evaluate(extent, values))
+    return found
+
+
+def _found(
+    lowered: ModuleOp, function: str | None, program: Program, kernels: Sequence[ConvertedKernel]
+) -> TracedProgram:
     entry = program_function(lowered, function)
     found = TracedProgram(program, tuple(_traced(ProgramBuilder(lowered, entry), program, kernels)))
     prepared: Prepared | None = prepared_of(entry)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,10 @@ class _Plan:
         return [piece for piece in self.pieces if isinstance(piece, list)]
 
 
+Noted = Callable[[int, Sequence[LoopRow]], Sequence[LoopRow]]
+"""What stands in for the loops of a step, by its number, in frames."""
+
+
 @dataclass(frozen=True)
 class Counters:
     """How a run of a program is shared, whatever its threads."""
@@ -110,6 +115,7 @@ class FrameMaker:
             for s in steps
         ]
         self._interpreter = interpreter
+        self.noted: Noted = _as_they_are
         self._small = _work(program) < _SMALL
         fixed = [number for number, buffer in enumerate(program.buffers) if buffer.kind in ("argument", "result")]
         self._shapes = [(ctypes.c_int64 * len(b.shape))(*b.shape) for b in (program.buffers[n] for n in fixed)]
@@ -189,7 +195,8 @@ class FrameMaker:
         for number, step in enumerate(self._steps):
             if isinstance(step, Segment):
                 if not covered:
-                    plan.rows().extend(self._segment_rows(number, step, table, _is_apart(before, step)))
+                    rows = [*self._segment_rows(number, step, table, _is_apart(before, step))]
+                    plan.rows().extend(self.noted(number, rows))
                 before, covered, beside = step, False, []
                 continue
             before = None
@@ -200,7 +207,7 @@ class FrameMaker:
                 continue
             joins = len(found.rows) == 1 and bool(beside) and not any(_conflict(step, other) for other in beside)
             beside = [*beside, step] if joins else [step] if len(found.rows) == 1 else []
-            _add_call(plan, found, joins)
+            _add_call(plan, found, joins, partial(self.noted, number))
             covered = found.with_follower
         return plan
 
@@ -259,9 +266,16 @@ def _is_exclusive(call: LibraryCall) -> bool:
     return offer is not None and offer.threads == "exclusive"
 
 
-def _add_call(plan: _Plan, call: NativeCall, joins: bool) -> None:
+def _as_they_are(number: int, rows: Sequence[LoopRow]) -> Sequence[LoopRow]:
+    """What becomes of loops that nobody looks at."""
+    return rows
+
+
+def _add_call(
+    plan: _Plan, call: NativeCall, joins: bool, noted: Callable[[Sequence[LoopRow]], Sequence[LoopRow]]
+) -> None:
     first, *others = call.rows
-    plan.rows().extend([first._replace(first=0 if joins else PHASE), *others])
+    plan.rows().extend(noted([first._replace(first=0 if joins else PHASE), *others]))
     plan.memory += call.memory
     plan.native, plan.blas = True, plan.blas or call.calls_blas
     if call.failure is not None:

@@ -96,24 +96,27 @@ def pass_checker(inputs: str | None, file: str, others: Observer) -> PassChecker
 
 def profile_call(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[Any], pipeline: str | None) -> None:
     """Times the kernels of a program, prints the table, and writes the trace and the report that are asked for."""
-    source = fixed(source, given.function, inputs)
-    steps: list[tuple[str, float]] = []
-    program = compile_program(
-        source,
+    compiled = partial(
+        compile_program,
         pipeline=pipeline,
         function=given.function,
         backend=given.backend,
         budget=given.budget,
         tuned=given.tuned,
     )
-    found = program.profile(*inputs, repeat=given.repeat or 10)
+    program = compiled(source)
+    given_now = [a for a, v in zip(inputs, program.signature.arguments, strict=True) if not v.frozen]
+    program.freeze({number: inputs[number] for number, v in enumerate(program.signature.arguments) if v.frozen})
+    found = program.profile(*given_now, repeat=given.repeat or 10)
     print(found.text())
+    known = fixed(source, given.function, inputs)
     if given.profile is not None:
-        run_pipeline(source.clone(), make_passes(pipeline), make_context(), observer=_Stopwatch(steps))
+        steps: list[tuple[str, float]] = []
+        run_pipeline(known.clone(), make_passes(pipeline), make_context(), observer=_Stopwatch(steps))
         steps.append(("C compiler", program.stats.compile_s))
         Path(given.profile).write_text(json.dumps(found.trace(steps)) + "\n", encoding="utf-8")
     if given.report is not None:
-        page = show(program).html
+        page = show(program if known is source else compiled(known)).html
         head, body, tail = page.rpartition("<script>")
         Path(given.report).write_text(f"{head}{profile_section(found)}{body}{tail}", encoding="utf-8")
 

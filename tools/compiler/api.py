@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.prepared import freeze_arguments
+from fuse_opt.lowering.emit.traced import TracedProgram, trace_program
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.devices.gpu_attach_device import attach_found, make_for
 from fuse_opt.passes.recompute.budget import parse_budget, within_budget
@@ -31,7 +32,14 @@ from fuse_opt.tools.compiler.registry import make_context, register
 from fuse_opt.tools.compiler.signature import Signature, call_with_parts
 from fuse_opt.tools.compiler.sized import CallerSizes, SizedPrograms
 from fuse_opt.tools.compiler.sized import compile_sized as compile_function_sized
-from fuse_opt.tools.compiler.specialization import SpecializedPrograms, bind, is_dynamic, recent_calls, specialize
+from fuse_opt.tools.compiler.specialization import (
+    Shapes,
+    SpecializedPrograms,
+    bind,
+    is_dynamic,
+    recent_calls,
+    specialize,
+)
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.parsing import decode, parse_module
 from fuse_opt.tools.steering.expectations import Expectation, checked, parse_expectations
@@ -235,10 +243,19 @@ def _compiled(
         if target == "cpu" and is_dynamic(entry):
             known = [*make_passes("infer-shapes"), *passes]
             recent = recent_calls()
+            whole = SizedPrograms(module.clone(), function, passes, bind, recent) if sized else None
+
+            def traced(shapes: Shapes) -> TracedProgram:
+                if whole is not None and (found := whole.traced(shapes)) is not None:
+                    return found
+                build(changed := specialize(module, function, shapes), function, known)
+                return trace_program(changed, function)
+
             backend: Backend = SpecializedPrograms(
                 entry,
                 lambda shapes: build(specialize(module, function, shapes), function, known),
-                SizedPrograms(module.clone(), function, passes, bind, recent) if sized else lambda shapes: None,
+                traced,
+                (lambda shapes: None) if whole is None else whole,
                 recent,
             )
         else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -181,18 +182,34 @@ class CompiledProgram:
     def profile(self, *arrays: Any, repeat: int = 10) -> Profile:
         """
         Where the time of a call on these arguments goes, kernel by kernel, for "cpu": `.text()` is a table, `.save("trace.json")`
-        a trace for Perfetto. Another program is compiled for it, this one stays as it is. Raises ValueError for a program with
-        bound arguments, unknown extents or another target.
+        a trace for Perfetto, with what each thread ran when. Another program is compiled for it, this one stays as it is; of
+        unknown extents it is the one for those of the arguments. Raises ValueError for another target, and as a call does.
         """
+        from fuse_opt.lowering.emit.traced import trace_program
         from fuse_opt.tools.watching.timing import profile_program
 
-        if self.target != "cpu" or self._bound or isinstance(self._backend, SpecializedPrograms):
-            raise ValueError(
-                "profile: expected a program for 'cpu' of known extents and without bound arguments, got "
-                f"target '{self.target}'{', bound arguments' if self._bound else ''}"
-            )
-        flat = self.signature.convert_inputs(arrays)
-        return profile_program(self.module, self.signature.name, flat, self._backend, repeat)
+        if self.target != "cpu":
+            raise ValueError(f"profile: expected a program for 'cpu', got target '{self.target}'")
+
+        def call() -> Callable[[], object]:
+            taken = [place for place, n in enumerate(self._unbound) if self.signature.arguments[n].donated]
+            return partial(self, *(deepcopy(a) if place in taken else a for place, a in enumerate(arrays)))
+
+        call()()  # refuses what does not fit
+        backend, flat = self._backend, self._all_inputs(arrays)
+        if isinstance(backend, SpecializedPrograms):
+            traced = backend.traced(backend.shapes(flat))
+        else:
+            traced = trace_program(self.module, self.signature.name)
+        return profile_program(traced, flat, call, frozenset(self._bound), repeat)
+
+    def _all_inputs(self, arrays: Sequence[Any]) -> list[Any]:
+        """Those of all arguments, bound ones too, as the backend takes them."""
+        left, found = iter(arrays), list[Any]()
+        for number, value in enumerate(self.signature.arguments):
+            bound = [self._bound[place].value() for place in self.signature.places(number) if place in self._bound]
+            found += value.arrays(next(left)) if not bound else bound if value.stored else [value.convert(bound[0])]
+        return found
 
     @property
     def implementations(self) -> dict[str, int]:

@@ -26,6 +26,7 @@ from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 
 if TYPE_CHECKING:
+    from fuse_opt.lowering.emit.traced import TracedProgram
     from fuse_opt.lowering.program import SizesLayout
     from fuse_opt.runtime.cpu.program import CpuProgram, SizedCpuProgram
     from fuse_opt.runtime.cpu.sized_frames import SizedFrame
@@ -88,6 +89,27 @@ class SizedPrograms:
             return found
         return None
 
+    def traced(self, shapes: Shapes) -> TracedProgram | None:
+        """That program, made anew with one kernel a bulk; None where there is none for these shapes."""
+        from fuse_opt.lowering.emit.traced import trace_sized
+
+        for long_rows in (False, True):
+            module = self._module.clone()
+            try:
+                stated = _stated(module, self._function)
+                known = Stated.of(stated)
+                with sizes_asked_for(long_rows):
+                    _plan(module, self._function, self._passes)
+                    values = self._bind(stated, dict(enumerate(shapes)), known)
+                    return trace_sized(module, self._function, known, values)
+            except LongRows:
+                continue
+            except LimitError:
+                raise
+            except (SizeRefusal, ValueError):
+                return None
+        return None
+
     def _make(self, long_rows: bool) -> None:
         module = self._module.clone()
         entry = entry_function(module, self._function)
@@ -110,16 +132,27 @@ def compile_sized(
     from fuse_opt.lowering.emit import build_sized_program
     from fuse_opt.runtime.cpu.program import SizedCpuProgram
 
-    entry, ctx = entry_function(module, function), make_context()
-    run_pipeline(module, make_passes("infer-shapes{symbols=true}"), ctx)
-    _without_zeros(entry)
-    stated = entry.clone()
+    stated = _stated(module, function)
     with sizes_asked_for(long_rows):
-        _check_sizes(entry)
-        _check_ops(entry)
-        run_pipeline(module, passes, ctx)
+        _plan(module, function, passes)
         program = build_sized_program(module, function, Stated.of(stated))
     return stated, SizedCpuProgram(program.program, program.at, program.named)
+
+
+def _stated(module: ModuleOp, function: str | None) -> FuncOp:
+    """A copy of the function as it is with symbols, which the module has from now on."""
+    entry = entry_function(module, function)
+    run_pipeline(module, make_passes("infer-shapes{symbols=true}"), make_context())
+    _without_zeros(entry)
+    return entry.clone()
+
+
+def _plan(module: ModuleOp, function: str | None, passes: Sequence[ModulePass]) -> None:
+    """Runs the passes, while sizes are asked for. Raises SizeRefusal."""
+    entry = entry_function(module, function)
+    _check_sizes(entry)
+    _check_ops(entry)
+    run_pipeline(module, passes, make_context())
 
 
 def _with_second(native: SizedCpuProgram) -> Callable[[Mapping[str, int]], Any]:

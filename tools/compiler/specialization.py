@@ -24,6 +24,7 @@ from fuse_opt.runtime.frozen import Bound, FrozenCalls, wrong_count
 from fuse_opt.tools.compiler.signature import Signature
 
 if TYPE_CHECKING:
+    from fuse_opt.lowering.emit.traced import TracedProgram
     from fuse_opt.runtime.host.program_call import Call, RecentCalls
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -129,10 +130,13 @@ class SpecializedPrograms:
         self,
         function: FuncOp,
         make: Callable[[Shapes], Any],
+        traced: Callable[[Shapes], TracedProgram],
         sized: Callable[[Shapes], Any] = lambda shapes: None,
         recent: RecentCalls | None = None,
     ) -> None:
         """With `recent` compiled code finds the program of a call."""
+        self.traced = traced
+        """Makes what runs for arguments of these shapes anew, with kernels that can be found in it."""
         self._signature = Signature.of(function)
         self._of_values = frozenset(size_arguments(function))
         """The numbers of arguments whose value is a size."""

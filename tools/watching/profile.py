@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fuse_opt.passes.devices.device import Device
+from fuse_opt.runtime.cpu.noted import Piece
 
-_PROGRAM, _COMPILING = 1, 2
-_KERNELS = 1
 Event = dict[str, Any]
+_PROGRAM, _COMPILING = 1, 2
+"""Processes."""
+_KERNELS, _THREADS = 1, 100
+"""The first rows: of kernels, which have further ones where kernels run side by side, and of threads."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +35,36 @@ class KernelProfile:
     least: float
     median: float
     """Seconds."""
-    start: float
-    """Seconds from the beginning of the call that is shown."""
-    shown: float
-    """Seconds in that call."""
+    pieces: tuple[Piece, ...]
+    """What each thread ran of it in the call that is shown, with times from its beginning."""
     bound: str
     """What bounds it by the device's figures: memory, caches, arithmetic or launch."""
     roofline: float
     """Share of the time that the bound alone takes."""
     live: int
     """Bytes of the arena that are alive behind it."""
+    prepares: bool = False
+    """Whether it computes from frozen arguments that are not bound, so that each call runs it."""
+
+    @property
+    def start(self) -> float:
+        """Seconds from the beginning of the call that is shown."""
+        return min((piece.started for piece in self.pieces), default=0.0)
+
+    @property
+    def end(self) -> float:
+        """The same of its end."""
+        return max((piece.ended for piece in self.pieces), default=0.0)
+
+    @property
+    def busy(self) -> float:
+        """Seconds of all threads together in the call that is shown."""
+        return sum(piece.ended - piece.started for piece in self.pieces)
+
+    @property
+    def threads(self) -> int:
+        """How many ran pieces of it in that call."""
+        return len({piece.thread for piece in self.pieces})
 
     @property
     def bandwidth(self) -> float:
@@ -131,30 +154,53 @@ def summary(profile: Profile) -> str:
     )
 
 
+def united_seconds(kernels: Sequence[KernelProfile]) -> float:
+    """In the call that is shown, how long any of these kernels runs."""
+    seconds = reached = 0.0
+    for kernel in sorted(kernels, key=lambda kernel: kernel.start):
+        seconds += max(kernel.end - max(kernel.start, reached), 0.0)
+        reached = max(reached, kernel.end)
+    return seconds
+
+
 def trace_events(profile: Profile, steps: Sequence[tuple[str, float]] = ()) -> Event:
     """The object form: events of the fastest call that was looked into, and of the steps of compiling one after another."""
-    events = [
-        _name("process_name", _PROGRAM, 0, f"{profile.name}: a call"),
-        _name("thread_name", _PROGRAM, _KERNELS, f"kernels, each on up to {profile.threads} threads"),
-        *_program(profile),
-    ]
+    events = [_name("process_name", _PROGRAM, 0, f"{profile.name}: a call"), *_program(profile), *_threads(profile)]
     if steps:
         events.append(_name("process_name", _COMPILING, 0, "compiling"))
         events.append(_name("thread_name", _COMPILING, _KERNELS, "passes and the C compiler"))
         begin = 0.0
         for name, seconds in steps:
-            events.append(_span(_COMPILING, name, begin, seconds, {}))
+            events.append(_span(_COMPILING, _KERNELS, name, begin, begin + seconds, {}))
             begin += seconds
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": _other(profile)}
 
 
 def _program(profile: Profile) -> Iterator[Event]:
-    end = max((each.start + each.shown for each in profile.kernels), default=0.0)
-    yield _span(_PROGRAM, profile.name, 0.0, end, _other(profile))
+    """The call, its kernels as wholes, and what is alive behind each."""
+    ends = [0.0]
+    """Of the last kernel of each row."""
     yield _counter(0.0, 0)
+    for kernel in sorted(profile.kernels, key=lambda kernel: (kernel.start, kernel.end)):
+        lane = next((lane for lane, end in enumerate(ends) if end <= kernel.start), len(ends))
+        ends[lane : lane + 1] = [kernel.end]
+        yield _span(_PROGRAM, _KERNELS + lane, kernel.name, kernel.start, kernel.end, _arguments(kernel))
+        yield _counter(kernel.end, kernel.live)
+    yield _span(_PROGRAM, _KERNELS, profile.name, 0.0, max(ends), _other(profile))
+    for lane in range(len(ends)):
+        yield _name("thread_name", _PROGRAM, _KERNELS + lane, "kernels side by side with others" if lane else "kernels")
+
+
+def _threads(profile: Profile) -> Iterator[Event]:
+    """What each thread runs of which kernel."""
+    for thread in sorted({piece.thread for kernel in profile.kernels for piece in kernel.pieces}):
+        name = f"thread {thread} of {profile.threads}" if thread else "thread 0, the caller's"
+        yield _name("thread_name", _PROGRAM, _THREADS + thread, name)
     for kernel in profile.kernels:
-        yield _span(_PROGRAM, kernel.name, kernel.start, kernel.shown, _arguments(kernel))
-        yield _counter(kernel.start + kernel.shown, kernel.live)
+        for piece in kernel.pieces:
+            first, end = piece.tasks
+            said = {"tasks": f"{first} to {end - 1}", "kernel us": round(1e6 * (kernel.end - kernel.start), 3)}
+            yield _span(_PROGRAM, _THREADS + piece.thread, kernel.name, piece.started, piece.ended, said)
 
 
 def _arguments(kernel: KernelProfile) -> Event:
@@ -171,6 +217,10 @@ def _arguments(kernel: KernelProfile) -> Event:
         "bound by": kernel.bound,
         "least us": round(1e6 * kernel.least, 3),
         "median us": round(1e6 * kernel.median, 3),
+        "threads": kernel.threads,
+        "pieces": len(kernel.pieces),
+        "us of all threads": round(1e6 * kernel.busy, 3),
+        "prepares frozen arguments": kernel.prepares,
     }
 
 
@@ -184,14 +234,14 @@ def _other(profile: Profile) -> Event:
     }
 
 
-def _span(process: int, name: str, begin: float, seconds: float, arguments: Event) -> Event:
-    times = {"ts": 1e6 * begin, "dur": 1e6 * seconds}
-    return {"ph": "X", "name": name, "cat": "fuse-opt", "pid": process, "tid": _KERNELS, **times, "args": arguments}
+def _span(process: int, row: int, name: str, begin: float, end: float, arguments: Event) -> Event:
+    times = {"ts": 1e6 * begin, "dur": 1e6 * (end - begin)}
+    return {"ph": "X", "name": name, "cat": "fuse-opt", "pid": process, "tid": row, **times, "args": arguments}
 
 
 def _counter(at: float, nbytes: int) -> Event:
     return {"ph": "C", "name": "live arena bytes", "pid": _PROGRAM, "ts": 1e6 * at, "args": {"bytes": nbytes}}
 
 
-def _name(kind: str, process: int, thread: int, name: str) -> Event:
-    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
+def _name(kind: str, process: int, row: int, name: str) -> Event:
+    return {"ph": "M", "name": kind, "pid": process, "tid": row, "args": {"name": name}}

@@ -1,130 +1,151 @@
 """Where the time of a call goes: each kernel's, with its bytes and what bounds it. The program that is timed is another one.
 
-Profiling compiles the program anew with one kernel a launch and looks at the clock between them; the ordinary program is the same
-with and without.
+Profiling compiles the program anew with one kernel a launch, whose loops note which thread runs what; the ordinary program is the
+same with and without.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy.typing as npt
-from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
-from fuse_opt.lowering.emit.traced import TracedKernel, TracedProgram, trace_program
+from fuse_opt.lowering.emit.traced import TracedKernel, TracedProgram
 from fuse_opt.lowering.program import LibraryCall, Program, Segment
 from fuse_opt.passes.devices.device import HOST, Device, find_device
 from fuse_opt.passes.fusion.engine.cost_model import work
+from fuse_opt.runtime.cpu.noted import NotedProgram, Piece
 from fuse_opt.runtime.cpu.poison import live_after_steps
-from fuse_opt.runtime.cpu.stepwise import Look, WatchedProgram
 from fuse_opt.runtime.host.thread_pool import num_threads
+from fuse_opt.runtime.prepared import PreparedProgram, persistent_memory
 from fuse_opt.tools.source.diagnostics import format_position, source_position
-from fuse_opt.tools.watching.profile import KernelProfile, Profile
+from fuse_opt.tools.watching.profile import KernelProfile, Profile, united_seconds
 
 Array = npt.NDArray[Any]
+_UNTIMED = 2
+"""Calls before those that count."""
 
 
 def profile_program(
-    module: ModuleOp, function: str | None, arrays: Sequence[Array], call: Callable[..., object], repeat: int = 10
-) -> Profile:
-    """
-    Times a function of a module that passes have planned for the CPU, on the arrays of all its arguments but prepared ones;
-    `call` runs the ordinary program on such arrays.
-
-    Raises ValueError where another function prepares arguments, and what compiling raises.
-    """
-    traced = trace_program(module, function)
-    if traced.prepare is not None:
-        raise ValueError("profile: expected a program without prepared arguments; compile it without graph.frozen")
-    watched = _Clock(traced.program)
-    ordinary: list[float] = []
-    for _ in range(2 + max(repeat, 1)):
-        given = watched.fresh(arrays)
-        start = time.perf_counter()
-        call(*given)
-        ordinary.append(time.perf_counter() - start)
-        watched.run(arrays)
-    return _profile(traced, watched.calls[2:], watched.seconds[2:], ordinary[2:])
-
-
-class _Clock:
-    """A program whose steps are timed."""
-
-    def __init__(self, program: Program) -> None:
-        self._watched = WatchedProgram(program)
-        self._watched.before, self._watched.after = self._before, self._after
-        self.calls: list[list[tuple[float, float]]] = []
-        """Of each call, when each step begins and how long it takes."""
-        self._donated = [buffer.donated for buffer in program.arguments]
-        self._begin = self._first = 0.0
-        self.seconds: list[float] = []
-        """Of each call."""
-
-    def fresh(self, arrays: Sequence[Array]) -> list[Array]:
-        """The arguments of a call, with copies of those that it overwrites."""
-        return [array.copy() if donated else array for array, donated in zip(arrays, self._donated, strict=True)]
-
-    def run(self, arrays: Sequence[Array]) -> None:
-        given = self.fresh(arrays)
-        self.calls.append([])
-        self._first = time.perf_counter()
-        self._watched(*given)
-        self.seconds.append(time.perf_counter() - self._first)
-
-    def _before(self, step: int, look: Look) -> None:
-        self._begin = time.perf_counter()
-
-    def _after(self, step: int, look: Look) -> None:
-        end = time.perf_counter()
-        self.calls[-1].append((self._begin - self._first, end - self._begin))
-
-
-def _profile(
     traced: TracedProgram,
-    calls: Sequence[Sequence[tuple[float, float]]],
-    whole: Sequence[float],
-    ordinary: Sequence[float],
+    arrays: Sequence[Array],
+    call: Callable[[], Callable[[], object]],
+    bound: frozenset[int] = frozenset(),
+    repeat: int = 10,
 ) -> Profile:
-    program, device = traced.program, find_device(HOST)
-    live = [sum(end - start for start, end in ranges) for ranges in live_after_steps(program)]
-    best = whole.index(min(whole))
-    shown = calls[best]
-    covered = sum(seconds for _, seconds in shown) / whole[best]
-    kernels = tuple(
-        _kernel(each, program, device, calls, shown, live[each.steps.stop - 1]) for each in traced.kernels if each.steps
-    )
-    least, median = min(ordinary), statistics.median(ordinary)
+    """
+    Times a program on the arrays of all its arguments but prepared ones; `call` makes an ordinary call of these ready. What
+    prepares arguments is a part of each call unless all that it reads is `bound`. Raises what compiling raises.
+    """
+    watched = _Watched(traced, arrays, bound)
+    ordinary: list[float] = []
+    calls: list[_Call] = []
+    for _ in range(_UNTIMED + max(repeat, 1)):
+        ready = call()
+        start = time.perf_counter()
+        ready()
+        ordinary.append(time.perf_counter() - start)
+        calls.append(watched.run())
+    return _profile(watched.parts, calls[_UNTIMED:], ordinary[_UNTIMED:])
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call that was looked into."""
+
+    pieces: tuple[Mapping[int, Sequence[Piece]], ...]
+    """Of each part by step, with times from the beginning of the first part."""
+    seconds: float
+
+
+class _Watched:
+    """A program whose calls are looked into, and the one that prepares arguments of it."""
+
+    def __init__(self, traced: TracedProgram, arrays: Sequence[Array], bound: frozenset[int]) -> None:
+        self._main = NotedProgram(traced.program)
+        self._donated = [buffer.donated for buffer in traced.program.arguments]
+        self._given = list(arrays)
+        self.parts = [traced]
+        """What a call runs, in order."""
+        self._prepared: PreparedProgram | None = None
+        second, preparation = traced.prepare, traced.program.prepare
+        if second is None or preparation is None:
+            return
+        self._second = NotedProgram(second.program)
+        found = PreparedProgram(self._main, self._second, preparation, persistent_memory(second.program))
+        self._given = found.merged(arrays)
+        found.fill(self._given, found.prepared(self._given))
+        if not bound.issuperset(preparation.frozen):
+            self._prepared, self.parts = found, [second, traced]
+
+    def run(self) -> _Call:
+        given = [array.copy() if donated else array for array, donated in zip(self._given, self._donated, strict=True)]
+        start, begin = time.perf_counter(), 0.0
+        parts: list[Mapping[int, Sequence[Piece]]] = []
+        if (prepared := self._prepared) is not None:
+            prepared.fill(given, prepared.prepared(given))
+            parts.append(_by_step(self._second.pieces, 0.0))
+            begin = time.perf_counter() - start
+        self._main(*given)
+        seconds = time.perf_counter() - start
+        return _Call((*parts, _by_step(self._main.pieces, begin)), seconds)
+
+
+def _by_step(pieces: Sequence[Piece], begin: float) -> Mapping[int, Sequence[Piece]]:
+    found: dict[int, list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        found[piece.step].append(replace(piece, started=piece.started + begin, ended=piece.ended + begin))
+    return found
+
+
+def _profile(parts: Sequence[TracedProgram], calls: Sequence[_Call], ordinary: Sequence[float]) -> Profile:
+    device = find_device(HOST)
+    best = min(range(len(calls)), key=lambda number: calls[number].seconds)
+    kernels: list[KernelProfile] = []
+    for part, traced in enumerate(parts):
+        live = [sum(end - start for start, end in ranges) for ranges in live_after_steps(traced.program)]
+        for each in traced.kernels:
+            if each.steps:
+                runs = [_pieces(call.pieces[part], each) for call in calls]
+                found = _kernel(each, traced.program, device, runs, best, live[each.steps.stop - 1])
+                kernels.append(replace(found, prepares=traced is not parts[-1]))
     return Profile(
-        program.name,
-        kernels,
+        parts[-1].program.name,
+        tuple(kernels),
         len(calls),
         num_threads(),
-        least,
-        median,
-        covered,
-        program.arena_bytes,
+        min(ordinary),
+        statistics.median(ordinary),
+        united_seconds(kernels) / calls[best].seconds,
+        parts[-1].program.arena_bytes,
         device.name,
         device,
     )
 
 
+def _pieces(by_step: Mapping[int, Sequence[Piece]], each: TracedKernel) -> tuple[Piece, ...]:
+    return tuple(piece for step in each.steps for piece in by_step.get(step, ()))
+
+
+def _seconds(pieces: Sequence[Piece]) -> float:
+    """From the beginning of the first to the end of the last."""
+    return max((p.ended for p in pieces), default=0.0) - min((p.started for p in pieces), default=0.0)
+
+
 def _kernel(
-    each: TracedKernel,
-    program: Program,
-    device: Device,
-    calls: Sequence[Sequence[tuple[float, float]]],
-    shown: Sequence[tuple[float, float]],
-    live: int,
+    each: TracedKernel, program: Program, device: Device, runs: Sequence[Sequence[Piece]], shown: int, live: int
 ) -> KernelProfile:
-    seconds = [sum(call[step][1] for step in each.steps) for call in calls]
+    seconds = [_seconds(pieces) for pieces in runs]
     steps = [program.steps[number] for number in each.steps]
     read, written = (sum(moved) for moved in zip(*map(_moved, steps), strict=True))
     operations, rate = _operations(each.kernel, device)
@@ -143,8 +164,7 @@ def _kernel(
         operations,
         min(seconds),
         statistics.median(seconds),
-        shown[each.steps.start][0],
-        sum(shown[step][1] for step in each.steps),
+        tuple(runs[shown]),
         bound,
         bounds[bound] / max(min(seconds), 1e-12),
         live,

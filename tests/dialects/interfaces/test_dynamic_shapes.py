@@ -78,7 +78,9 @@ def test_programs_that_are_called_directly_are_kept() -> None:
         def direct(self, arrays: Sequence[Any], out: Any) -> str:
             return "direct"
 
-    programs = SpecializedPrograms(entry_function(parse(text)), Made)
+    programs = SpecializedPrograms(
+        entry_function(parse(text)), Made, lambda shapes: pytest.fail(f"{shapes} were traced")
+    )
     first, out = np.zeros(1, np.float32), None
     assert programs.direct((first,), out) is NotImplemented and programs(first) == "checked"
     for extent in range(2, KEPT + 10):

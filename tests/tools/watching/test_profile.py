@@ -12,6 +12,10 @@ import pytest
 from c_printing import needs_cc
 
 import fuse_opt
+from fuse_opt.lowering.emit.c import build_program
+from fuse_opt.lowering.program import Segment
+from fuse_opt.runtime.cpu.noted import NotedProgram
+from fuse_opt.runtime.host.thread_pool import num_threads, set_num_threads
 from fuse_opt.tools.commands.fuse_run_main import main
 
 PROGRAM = """
@@ -39,11 +43,70 @@ def test_trace_of_a_program() -> None:
     spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     for event in trace["traceEvents"]:
         assert EVENTS[event["ph"]] <= event.keys() and {"name", "pid"} <= event.keys()
-    assert_nested([span for span in spans if span["pid"] == 1])
+    rows = {(span["pid"], span["tid"]) for span in spans}
+    for row in rows:
+        assert_nested([span for span in spans if (span["pid"], span["tid"]) == row])
+    for kernel in found.kernels:
+        on_threads = [span for span in spans if span["tid"] >= 100 and span["name"] == kernel.name]
+        whole = next(span for span in spans if span["tid"] < 100 and span["name"] == kernel.name)
+        assert len(on_threads) == len(kernel.pieces) == whole["args"]["pieces"]
+        assert min(span["ts"] for span in on_threads) == whole["ts"]
+        assert all(span["ts"] + span["dur"] <= whole["ts"] + whole["dur"] + 1e-3 for span in on_threads)
     assert {span["name"] for span in spans if span["pid"] == 1} >= {kernel.name for kernel in found.kernels}
     assert [span["name"] for span in spans if span["pid"] == 2] == ["canonicalize", "C compiler"]
     with pytest.raises(ValueError, match="target 'reference'"):
         fuse_opt.compile(PROGRAM, "reference").profile(*arrays)
+
+
+@needs_cc
+def test_pieces_are_all_tasks_of_a_loop() -> None:
+    """On threads of any number, and whichever of them came in time."""
+    rows = 3000
+    text = f"""
+    func.func @rows(%x: tensor<{rows}x17xf32>) -> tensor<{rows}x17xf32> {{
+      %a = graph.softmax %x {{axis = 1 : i64}} : (tensor<{rows}x17xf32>) -> tensor<{rows}x17xf32>
+      func.return %a : tensor<{rows}x17xf32>
+    }}"""
+    x = np.random.default_rng(0).standard_normal((rows, 17), np.float32)
+    program, before = fuse_opt.compile(text), num_threads()
+    noted = NotedProgram(build_program(program.module))
+    try:
+        for threads in (1, 3):
+            set_num_threads(threads)
+            assert (noted(x) == program(x)).all()
+            tasks = sorted(piece.tasks for piece in noted.pieces)
+            assert [first for first, _ in tasks] == [0, *(end for _, end in tasks[:-1])]
+            (launch,) = [
+                launch for step in noted.program.steps if isinstance(step, Segment) for launch in step.launches
+            ]
+            assert tasks[-1][1] == launch.tasks and {piece.step for piece in noted.pieces} == {0}
+            assert {piece.thread for piece in noted.pieces} <= set(range(threads))
+            assert noted.pieces[0].started >= 0 and noted.pieces[-1].ended <= noted.seconds
+    finally:
+        set_num_threads(before)
+
+
+@needs_cc
+def test_prepared_arguments_and_unknown_extents() -> None:
+    """What prepares is a part of calls until weights are bound; of sizes it is the program for all of them."""
+    text = """
+    func.func @net(%x: tensor<?x7xf32>, %w: tensor<7x9xf32> {graph.frozen}) -> tensor<?x9xf32> {
+      %v = graph.exp %w : (tensor<7x9xf32>) -> tensor<7x9xf32>
+      %h = graph.matmul %x, %v : (tensor<?x7xf32>, tensor<7x9xf32>) -> tensor<?x9xf32>
+      func.return %h : tensor<?x9xf32>
+    }"""
+    x, w = np.ones((5, 7), np.float32), np.ones((7, 9), np.float32)
+    program = fuse_opt.compile(text)
+    found = program.profile(x, w, repeat=1)
+    assert [kernel.prepares for kernel in found.kernels] == [True, False]
+    assert [kernel.operations > 0 and bool(kernel.pieces) for kernel in found.kernels] == [True, True]
+    assert found.kernels[0].end <= found.kernels[1].start
+    assert found.kernels[1].operations == 2 * 5 * 7 * 9
+    bound = program.freeze({1: w}).profile(x, repeat=1)
+    assert [kernel.name for kernel in bound.kernels] == [found.kernels[1].name]
+    assert (bound.kernels[0].bytes_read, bound.kernels[0].bytes_written) == (4 * (35 + 63), 4 * 45)
+    with pytest.raises(TypeError, match="takes 1 argument"):
+        program.profile(x, w)
 
 
 def assert_nested(spans: list[dict[str, Any]]) -> None:
