@@ -45,6 +45,8 @@ class Planned:
     """For each operand of indices the axis and its extent, and whether negative ones count from the end."""
     has_room: bool = False
     """Whether a result may have too little room for its entries: noted in the place of the operand behind the last one."""
+    has_shape: bool = False
+    """Whether rows of a pattern may not follow each other: noted in the place behind that."""
 
 
 def itemsize(ref: BufferRef) -> int:

@@ -25,7 +25,7 @@ from fuse_opt.runtime.backends.gpu_calls import Planned
 from fuse_opt.runtime.backends.gpu_orders import ORDERS, searchsorted, sort_bytes
 from fuse_opt.runtime.backends.gpu_patterns import PATTERNS, pattern_bytes
 from fuse_opt.runtime.backends.gpu_positions import READS, WRITES, checking, reading, sorted_count, writing
-from fuse_opt.runtime.backends.gpu_sparse import SPARSE
+from fuse_opt.runtime.backends.gpu_sparse import COSTS, HELPERS, SPARSE
 from fuse_opt.runtime.backends.gpu_totals import TOTALS, total_bytes
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, with_room
 from fuse_opt.runtime.device.compiler import compile_kernels, find_cuda_compiler, supported_arch
@@ -57,6 +57,11 @@ _PLANS: Mapping[str, tuple[_Plan, tuple[str, ...]]] = {
     **{name: (make, (_PATTERNS, _ORDERS)) for name, make in PATTERNS.items()},
 }
 """By op: what plans its calls, None for one that is not for these kernels; and the parts that its kernels are in."""
+_STEPS: Mapping[str, tuple[_Plan, tuple[str, ...]]] = {
+    **_PLANS,
+    **{name: (make, (_SPARSE,)) for name, make in HELPERS.items()},
+}
+"""With what no op is: calls around one of a library's."""
 _KERNEL = re.compile(r"__global__ void __launch_bounds__\([^)]*\) (\w+)\(")
 
 
@@ -84,6 +89,10 @@ class _Checked:
         number, index = noted["number"], noted["index"]
         if number == len(self.planned.limits):
             return overflow(self.call.operation, index, noted["place"])
+        if number > len(self.planned.limits):
+            return ValueError(
+                f"'{self.call.operation}': row {index} of indptr does not follow the row before within the capacity"
+            )
         axis, extent, wraps = self.planned.limits[number]
         at = [int(k) for k in np.unravel_index(noted["place"], self.planned.indices[number].shape)]
         op = self.call.config.get("op", self.call.operation)
@@ -111,10 +120,10 @@ class GpuOps:
         """What enqueues the kernels of a call. Raises CudaError, and CudaCompileError."""
         planned = plan(call)
         assert planned is not None, call
-        for part in _PLANS[_op(call)][1]:
+        for part in _STEPS[_op(call)][1]:
             self._load(part)
         fault = 0
-        if planned.indices or planned.has_room:
+        if planned.indices or planned.has_room or planned.has_shape:
             with self._device.errors(f"page-locked memory of '{call.operation}'"):
                 memory = self._device.driver.pagelocked_zeros(len(_FAULT), np.int64)
             self._checked.append(_Checked(call, planned, memory))
@@ -159,7 +168,7 @@ class GpuOps:
 
 def plan(call: LibraryCall) -> Planned | None:
     """The launches of a call; None for one that is not for these kernels."""
-    found = _PLANS.get(_op(call))
+    found = _STEPS.get(_op(call))
     return None if found is None else found[0](call)
 
 
@@ -217,7 +226,7 @@ for _name in _PLANS:
         f"numpy.{_name}",
         f"graph.{_name}",
         functools.partial(_refusal, _name),
-        _cost,
+        COSTS.get(_name, _cost),
         workspace=functools.partial(_workspace, _name) if _name in _WORKING else 0,
         platform="cuda",
     )

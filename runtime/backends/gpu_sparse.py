@@ -7,12 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
+from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.lowering.program import BufferRef, LibraryCall
 from fuse_opt.runtime.backends.gpu_calls import JOINS, Kernel, Planned, blocks_for, type_number
+from fuse_opt.runtime.backends.nvidia.csr_products import moved_bytes, row_seconds
 from fuse_opt.runtime.backends.nvidia.device_calls import Address
 from fuse_opt.runtime.host.c_records import fields_of
 
 _SOURCE = "backends/gpu_sparse.cuh"
+_LANES = 32
+"""Columns of a block that computes one row."""
+_PIECES = 4
+"""Entries that a thread reads at a time; PIECES in gpu_elements.cuh."""
 
 
 class _Record(ctypes.Structure):
@@ -88,6 +94,55 @@ def _rows(call: LibraryCall, subtracts: bool) -> Planned | None:
     return Planned(kernels, **_checked(indices, x.shape[0]))
 
 
+def csr_padded(call: LibraryCall) -> Planned | None:
+    """A pattern whose entries end where its capacity does: its rows, its columns and a number go to the results."""
+    indptr, indices = call.inputs
+    ends, columns, broken = call.outputs
+    rows, capacity, limit = indptr.shape[0] - 1, indices.shape[0], int(str(call.config["columns"]))
+    record = _record(rows=rows, columns=limit, capacity=capacity)
+
+    def kernels(address: Address, fault: int) -> Sequence[Kernel]:
+        def checked(at: Address) -> list[int]:
+            return [*map(at, (indptr, indices, columns, broken)), fault]
+
+        return [
+            Kernel("gpu_csr_begin", record, lambda at: [at(broken)], 1),
+            Kernel("gpu_csr_checked", record, checked, blocks_for(max(rows, capacity))),
+            Kernel("gpu_csr_padded", record, lambda at: [*map(at, (indptr, broken, ends))], blocks_for(rows + 1)),
+        ]
+
+    return Planned(kernels, **_checked(indices, limit), has_shape=True)
+
+
+def csr_last_row(call: LibraryCall) -> Planned | None:
+    """The last row of a product, by columns that are known to be some."""
+    indptr, indices, values, x = call.inputs
+    (out,) = call.outputs
+    kind, width = type_number(values, True), x.shape[1]
+    if kind is None or values.dtype not in ("f32", "f64"):
+        return None
+    record = _record(rows=out.shape[0], columns=x.shape[0], capacity=indices.shape[0], width=width, type=kind)
+    used = (indptr, indices, values, x, out)
+
+    def kernels(address: Address, fault: int) -> Sequence[Kernel]:
+        return [Kernel("gpu_csr_last_row", record, lambda at: [*map(at, used)], -(-width // _LANES))]
+
+    return Planned(kernels)
+
+
+def csr_matmul_cost(site: Site) -> Cost:
+    """A thread goes over a row, some entries at a time."""
+    assert site.device is not None
+    return Cost(nbytes=moved_bytes(site), call=site.device.launch + row_seconds(site, _PIECES))
+
+
+COSTS: Mapping[str, Callable[[Site], Cost]] = {"csr_matmul": csr_matmul_cost}
+"""By op, where it is not that of moving operands and results once."""
+HELPERS: Mapping[str, Callable[[LibraryCall], Planned | None]] = {
+    "csr_padded": csr_padded,
+    "csr_last_row": csr_last_row,
+}
+"""What no op is: steps around a call of a library."""
 SPARSE: Mapping[str, Callable[[LibraryCall], Planned | None]] = {
     "csr_matmul": csr_matmul,
     "csr_reduce": csr_reduce,
