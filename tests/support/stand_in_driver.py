@@ -72,6 +72,7 @@ def environment(**changed: str) -> dict[str, str]:
         "FUSE_OPT_CUBLAS": str(folder / "libcublas.so"),
         "FUSE_OPT_CUBLASLT": str(folder / "libcublasLt.so"),
         "FUSE_OPT_CUDNN": str(folder / "libcudnn.so"),
+        "FUSE_OPT_CUSPARSE": str(folder / "libcusparse.so"),
         "FUSE_OPT_CUDA_COMPILER": "",
         **changed,
     }

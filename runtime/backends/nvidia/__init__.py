@@ -1,4 +1,4 @@
-"""Products and convolutions by cuBLAS, cuBLASLt and cuDNN, on a device.
+"""Products, convolutions and products of csr matrices by cuBLAS, cuBLASLt, cuDNN and cuSPARSE, on a device.
 
 May import dialects/types, dialects/interfaces, dialects/implementation, lowering/program, runtime, runtime/device,
 lowering/reference/kernels.

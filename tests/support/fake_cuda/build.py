@@ -24,7 +24,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PYCUDA = "pycuda==2026.1"
 _CXX = ["g++", "-std=c++17", "-O0", "-w", "-fPIC"]
-LIBRARIES = {"cublas.cpp": "libcublas.so", "cublaslt.cpp": "libcublasLt.so", "cudnn.cpp": "libcudnn.so"}
+LIBRARIES = {
+    "cublas.cpp": "libcublas.so",
+    "cublaslt.cpp": "libcublasLt.so",
+    "cudnn.cpp": "libcudnn.so",
+    "cusparse.cpp": "libcusparse.so",
+}
 """By source: what libraries that are called with memory of the device are built as."""
 ON_A_GPU = ("xdsl>=0.74,<0.75", "pytest>=8")
 _KEY = "fuse-opt-key"

@@ -1,0 +1,223 @@
+"""Products of csr matrices and dense ones on a device, by cuSPARSE through ctypes: the backend `cusparse`.
+
+The library takes a pattern whose entries end where its arrays do. Ours have a capacity, and how many entries there are is known
+on the device alone. So what is behind the last entry is given to the last row, and that row is computed by a kernel of our own
+behind the call: nothing waits for the device, and a call is part of a graph. The same kernels look at the pattern first, as the
+library reads where it says.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fuse_opt.dialects.implementation.site import Cost, Site
+from fuse_opt.lowering.program import BufferRef, LibraryCall
+from fuse_opt.lowering.reference.kernels.registry import native_implementation
+from fuse_opt.runtime.backends.nvidia.csr_products import moved_bytes, row_seconds
+from fuse_opt.runtime.backends.nvidia.device_calls import (
+    WORKSPACE_ALIGNMENT,
+    Address,
+    Checks,
+    DeviceLibrary,
+    Enqueue,
+    Handles,
+    LibraryFile,
+    with_room,
+)
+from fuse_opt.runtime.backends.nvidia.products import NUMBERS
+from fuse_opt.runtime.device.driver import Device
+
+# Values of enums in cusparse.h.
+_AS_IT_IS, _INDEX_I32, _FROM_ZERO, _ROW_MAJOR = 0, 2, 0, 2
+_DETERMINISTIC = 12
+"""CUSPARSE_SPMM_CSR_ALG3, the only algorithm for csr whose results are said to be the same in each run."""
+_NOWHERE = WORKSPACE_ALIGNMENT
+"""Where arrays are said to be until the first run."""
+_LIBRARYS_OWN = 1 << 20
+"""Bytes planned for the library's buffer, whose size its documentation does not tell."""
+_MOST_EXTENT = 1 << 31
+_LAUNCHES = 6
+"""Three kernels before, some two of the library's, one behind."""
+_WARPS = 8
+"""That share the row of the kernel behind the call."""
+
+_P, _I, _S, _L = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_int64
+_PRODUCT = (_P, _I, _I, _P, _P, _P, _P, _P, _I, _I, _P)
+_SIGNATURES = {
+    "cusparseCreate": (_P,),
+    "cusparseDestroy": (_P,),
+    "cusparseSetStream": (_P, _P),
+    "cusparseCreateCsr": (_P, _L, _L, _L, _P, _P, _P, _I, _I, _I, _I),
+    "cusparseCsrSetPointers": (_P, _P, _P, _P),
+    "cusparseDestroySpMat": (_P,),
+    "cusparseCreateDnMat": (_P, _L, _L, _L, _P, _I, _I),
+    "cusparseDnMatSetValues": (_P, _P),
+    "cusparseDestroyDnMat": (_P,),
+    "cusparseSpMM_bufferSize": _PRODUCT,
+    "cusparseSpMM": _PRODUCT,
+}
+
+VARIABLE = "FUSE_OPT_CUSPARSE"
+LIBRARY = LibraryFile("cusparse", "cuSPARSE", VARIABLE, lambda: os.environ.get(VARIABLE, ""), _SIGNATURES)
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """Where in a workspace the pattern for the library is, and its buffer."""
+
+    ends: BufferRef
+    columns: BufferRef
+    broken: BufferRef
+    buffer: BufferRef
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A product as the library has it."""
+
+    matrices: tuple[int, int, int]
+    scalars: Any
+    """One and zero."""
+    memory: Any
+    """The library's buffer where it asked for more than was planned; allocated once, when the program is built."""
+    around: tuple[Enqueue, Enqueue]
+    """What runs before and behind the call."""
+
+
+class Cusparse(Handles):
+    """Products of one program."""
+
+    def __init__(self, device: Device, kernels: DeviceLibrary) -> None:
+        """With what runs kernels of our own. Raises CudaError."""
+        super().__init__(LIBRARY, device)
+        self._kernels = kernels
+        self._handle = self._made("cusparseCreate", "cusparseDestroy")
+
+    def check(self) -> None:
+        """Raises what a run that is over is refused with: for a pattern that is none."""
+        if isinstance(self._kernels, Checks):
+            self._kernels.check()
+
+    def bound(self, call: LibraryCall, address: Address) -> Enqueue:
+        """What enqueues a product with the kernels around it."""
+        indptr, indices, values, x = call.inputs
+        (out,) = call.outputs
+        kind = NUMBERS[values.dtype]
+        pattern = _pattern(call)
+        matrices = (
+            self._sparse((out.shape[0], x.shape[0], indices.shape[0]), kind),
+            self._dense(x.shape, kind),
+            self._dense(out.shape, kind),
+        )
+        scalars = ((ctypes.c_double if kind == NUMBERS["f64"] else ctypes.c_float) * 2)(1, 0)
+        wanted = ctypes.c_size_t()
+        self._call("cusparseSpMM_bufferSize", *self._arguments(matrices, scalars, kind), ctypes.addressof(wanted))
+        memory = None
+        if wanted.value > pattern.buffer.nbytes:
+            memory = self._device.allocate(wanted.value, "cuSPARSE's buffer")
+        before = _step("csr_padded", call, (indptr, indices), (pattern.ends, pattern.columns, pattern.broken))
+        behind = _step("csr_last_row", call, (indptr, pattern.columns, values, x), (out,))
+        around = self._kernels.bound(before, address), self._kernels.bound(behind, address)
+        return partial(self._enqueue, _Bound(matrices, scalars, memory, around), pattern, call, address)
+
+    def _enqueue(self, bound: _Bound, pattern: _Pattern, call: LibraryCall, address: Address, stream: Any) -> None:
+        _, _, values, x = call.inputs
+        before, behind = bound.around
+        before(stream)
+        sparse, dense, result = bound.matrices
+        self._call("cusparseSetStream", self._handle, stream.handle)
+        self._call("cusparseCsrSetPointers", sparse, *map(address, (pattern.ends, pattern.columns, values)))
+        self._call("cusparseDnMatSetValues", dense, address(x))
+        self._call("cusparseDnMatSetValues", result, address(call.outputs[0]))
+        buffer = address(pattern.buffer) if bound.memory is None else int(bound.memory)
+        self._call("cusparseSpMM", *self._arguments(bound.matrices, bound.scalars, NUMBERS[values.dtype]), buffer)
+        behind(stream)
+
+    def _arguments(self, matrices: tuple[int, int, int], scalars: Any, kind: int) -> tuple[int, ...]:
+        one = ctypes.addressof(scalars)
+        zero = one + ctypes.sizeof(scalars) // 2
+        sparse, dense, result = matrices
+        return self._handle, _AS_IT_IS, _AS_IT_IS, one, sparse, dense, zero, result, kind, _DETERMINISTIC
+
+    def _sparse(self, extents: tuple[int, int, int], kind: int) -> int:
+        create, destroy = "cusparseCreateCsr", "cusparseDestroySpMat"
+        nowhere, numbers = (_NOWHERE,) * 3, (_INDEX_I32, _INDEX_I32, _FROM_ZERO, kind)
+        return self._made(create, destroy, *extents, *nowhere, *numbers)
+
+    def _dense(self, shape: tuple[int, ...], kind: int) -> int:
+        rows, columns = shape
+        create, destroy = "cusparseCreateDnMat", "cusparseDestroyDnMat"
+        return self._made(create, destroy, rows, columns, columns, _NOWHERE, kind, _ROW_MAJOR)
+
+
+def _step(name: str, call: LibraryCall, inputs: tuple[BufferRef, ...], outputs: tuple[BufferRef, ...]) -> LibraryCall:
+    """A call of kernels of our own for a part of another call."""
+    columns = call.inputs[3].shape[0]
+    return LibraryCall(f"gpu.{name}", call.operation, inputs, outputs, {"columns": columns}, call.run)
+
+
+def _pattern(call: LibraryCall) -> _Pattern:
+    """Where the parts of the workspace are, each at a multiple of WORKSPACE_ALIGNMENT."""
+    slot = call.workspace
+    assert slot is not None, call
+    rows, capacity = call.inputs[0].shape[0], call.inputs[1].shape[0]
+    found, at = list[BufferRef](), slot.offset
+    for count in (rows, capacity, 1):
+        at += -at % WORKSPACE_ALIGNMENT
+        found.append(BufferRef(slot.buffer, at, (count,), "i32"))
+        at += 4 * count
+    at += -at % WORKSPACE_ALIGNMENT
+    ends, columns, broken = found
+    return _Pattern(ends, columns, broken, BufferRef(slot.buffer, at, (slot.offset + slot.nbytes - at,), "i8"))
+
+
+def _accepts(site: Site) -> str | None:
+    if not site.is_static:
+        return "extent-unknown"
+    indptr, indices, values, x = site.operands
+    if values.dtype not in ("f32", "f64"):
+        return "dtype"  # of others it is not said in what sums are between the parts of a row
+    if not all(tensor.size for tensor in (*site.operands, *site.results)):
+        return "empty"
+    if x.shape[1] == 1:
+        return "vector"  # for which it may take another algorithm, which does not promise the same bits
+    extents: Sequence[int] = (indptr.size, indices.size, *x.shape)
+    return "extent" if max(extents) >= _MOST_EXTENT else None
+
+
+def _cost(site: Site) -> Cost:
+    """
+    It divides entries among threads, however rows share them; but there are kernels around it, which copy the pattern, and the
+    last row is computed twice.
+    """
+    assert site.device is not None
+    copied = 2 * 4 * site.operands[1].size
+    call = _LAUNCHES * site.device.launch + row_seconds(site, _WARPS)
+    return Cost(nbytes=moved_bytes(site) + copied, call=call)
+
+
+def _workspace(site: Site) -> int:
+    """A pattern of its own, and what the library works in."""
+    indptr, indices, *_ = site.operands
+    parts = (4 * indptr.size, 4 * indices.size, 4)
+    return with_room(sum(-(-part // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT for part in parts) + _LIBRARYS_OWN)
+
+
+def _register() -> None:
+    native_implementation(
+        "cusparse.csr_matmul",
+        "numpy.csr_matmul",
+        "graph.csr_matmul",
+        _accepts,
+        _cost,
+        workspace=_workspace,
+        platform="cuda",
+    )
+
+
+_register()
