@@ -44,6 +44,7 @@ from cuda_running import (
     on_device,
     shrunk,
 )
+from cuda_sparse_scenarios import SPARSE_SCENARIOS
 from cuda_stream_scenarios import STREAM_SCENARIOS
 
 from fuse_opt.lowering.program import GridLaunch, Segment
@@ -339,7 +340,7 @@ SCENARIOS: dict[str, Callable[[], str]] = {
     for scenario in (
         examples, twelve_kernels, changing_pointers, rotating_results, device_arrays, donated_arguments, frozen_arguments,
         narrow_floats, streams, torch_tensors, host_calls, products, threads, results, targets_in_common_memory, kernel_names,
-        shared_memory, five_warps, bound_calls, *STREAM_SCENARIOS, *LIBRARY_SCENARIOS, launch_costs,
+        shared_memory, five_warps, bound_calls, *STREAM_SCENARIOS, *LIBRARY_SCENARIOS, *SPARSE_SCENARIOS, launch_costs,
     )
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What cuBLAS, cuBLASLt and cuDNN are asked for, by types and shapes alone; their calls are tested on the stand-ins."""
+"""What cuBLAS, cuBLASLt, cuDNN and cuSPARSE are asked for, by types and shapes alone; their calls are tested on the stand-ins."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cuda_library_scenarios import CONVOLUTIONS, chain_text, convolution_texts
+from cuda_sparse_scenarios import csr_product_text
 from ir_testing import kernels, parse
 from xdsl.dialects.builtin import ModuleOp
 
@@ -119,9 +120,31 @@ def test_what_a_device_runs_is_chosen_again(device: str) -> None:
         assert host is not None and not host.startswith(("cublas", "cudnn"))
 
 
+@pytest.mark.parametrize(
+    ("extents", "dtype", "named"),
+    [
+        ((1024, 1024, 200_000, 512), "f32", "cusparse.csr_matmul"),  # long rows, which it divides
+        ((1024, 1024, 10_000, 512), "f32", "gpu.csr_matmul"),  # rows that a thread goes over faster than kernels start
+        ((20_000, 20_000, 220_000, 64), "f32", "gpu.csr_matmul"),
+        ((1024, 1024, 200_000, 512), "f16", "gpu.csr_matmul"),
+        ((1024, 1024, 200_000, 1), "f32", "gpu.csr_matmul"),
+    ],
+)
+def test_csr_products_are_chosen_by_cost(extents: tuple[int, int, int, int], dtype: str, named: str) -> None:
+    text = csr_product_text(*extents, dtype)
+    module = optimize(parse(text), "gpu-attach-device{device=h200},default")
+    assert [k.implementation and k.implementation.data for k in kernels(module) if opaque_op(k)] == [named]
+    site = Site.of(next(op for op in parse(text).walk() if op.name == "graph.csr_matmul"), find_device("h200"))  # pyright: ignore[reportArgumentType]
+    offer = find_offer("graph.csr_matmul", "cusparse.csr_matmul")
+    assert offer is not None
+    reasons = {"f16": "dtype"} if extents[3] > 1 else {"f32": "vector"}
+    assert offer.refusal(site) == reasons.get(dtype)
+    assert offer.workspace_bytes(site) >= 4 * (extents[0] + 1 + extents[2]) + (1 << 20)
+
+
 def test_offers_of_a_device_need_a_device() -> None:
     offers = [offer for offer in all_offers() if offer.platform == "cuda"]
-    assert {offer.backend for offer in offers} == {"cublas", "cublaslt", "cudnn", "gpu"}
+    assert {offer.backend for offer in offers} == {"cublas", "cublaslt", "cudnn", "cusparse", "gpu"}
     assert [offer.name for offer in offers if not offer.native] == ["gpu.attention"], "which is a kernel of the program"
     libraries = [offer for offer in offers if offer.backend != "gpu"]
     assert all(offer.takes_workspace and not offer.inplace for offer in libraries)
@@ -178,8 +201,7 @@ def test_a_call_that_is_not_captured_ends_the_graph(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_library_that_is_off_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CUBLAS", "CUBLASLT", "CUDNN"):
-        monkeypatch.setenv(f"FUSE_OPT_{name}", "off")
-    assert unavailable_backends("cuda") == {
-        name: f"FUSE_OPT_{name.upper()}=off" for name in ("cublas", "cublaslt", "cudnn")
-    }
+    names = ("cublas", "cublaslt", "cudnn", "cusparse")
+    for name in names:
+        monkeypatch.setenv(f"FUSE_OPT_{name.upper()}", "off")
+    assert unavailable_backends("cuda") == {name: f"FUSE_OPT_{name.upper()}=off" for name in names}
