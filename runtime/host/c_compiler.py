@@ -18,6 +18,7 @@ from pathlib import Path
 
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.compiler_process import NeverEnds, run_compiler, stop_compilers
+from fuse_opt.runtime.host.processors import usable_processors
 
 _OPTIMISATION = ("-O3",)
 _MACHINE_CHOICES = (("-march=native",), ("-mcpu=native",), ())
@@ -177,13 +178,6 @@ class CCompiler:
     def _identity(self, extra: Sequence[str]) -> tuple[str, ...]:
         """What an object depends on besides its source."""
         return (self.path, self.version, self.target, *self.flags, *extra)
-
-
-def usable_processors() -> int:
-    """How many processors this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def find_c_compiler(cache: DiskCache | None = None) -> CCompiler | None:

@@ -12,8 +12,9 @@ from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from fuse_opt.runtime.disk_cache import DiskCache
-from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler, usable_processors
+from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler
 from fuse_opt.runtime.host.c_records import address_in, runtime_text
+from fuse_opt.runtime.host.processors import usable_processors
 
 _SOURCES = (
     "host/pool_waiting.c",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,7 @@ def calibrated(named: Device, processors: int) -> Device:
     Takes about ten seconds. Raises RuntimeError where there is no C compiler.
     """
     inner, outer = cache_sizes()
-    cache = inner * processors if inner else named.cache_bytes
+    cache = inner * cores_of(processors) if inner else named.cache_bytes
     last = outer or named.last_level_cache_bytes
     copied = max(2 * last, 64 << 20)
     in_cache = _pass_seconds(_copy((cache // 8) // 4))
@@ -73,6 +75,17 @@ def cache_sizes() -> tuple[int, int]:
             nbytes = int(match[1]) << {"": 0, "K": 10, "M": 20}[match[2]]
             found[int(level) > 2] = max(found[int(level) > 2], nbytes)
     return found[False], found[True]
+
+
+def cores_of(processors: int, said: Path = Path("/sys/devices/system/cpu")) -> int:
+    """How many second-level caches so many processors have: fewer than one each where they are threads of one core."""
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(processors)
+    caches: set[str] = set()
+    for index in (index for number in allowed for index in (said / f"cpu{number}" / "cache").glob("index*")):
+        with suppress(OSError):
+            if (index / "level").read_text().strip() == "2":
+                caches.add((index / "shared_cpu_list").read_text().strip())
+    return min(processors, len(caches) or processors)
 
 
 def processor_features(named: tuple[str, ...], said: Path = Path("/proc/cpuinfo")) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +49,21 @@ def test_instruction_sets_are_those_of_the_processor(tmp_path: Path) -> None:
     assert calibration.processor_features(named, said) == ("avx2", "avx512f")
     said.write_text("processor : 0\nFeatures : asimd bf16\n")
     assert calibration.processor_features(named, said) == named
+
+
+def test_threads_of_one_core_share_its_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def allowed(process: int) -> set[int]:
+        return {0, 1, 2, 5}
+
+    monkeypatch.setattr(os, "sched_getaffinity", allowed, raising=False)
+    assert calibration.cores_of(4, tmp_path) == 4, "nothing is said"
+    for number, shared in ((0, "0,4"), (1, "1,5"), (2, "2,6"), (5, "1,5")):
+        for index, level in enumerate(("1", "2", "3")):
+            folder = tmp_path / f"cpu{number}" / "cache" / f"index{index}"
+            folder.mkdir(parents=True)
+            (folder / "level").write_text(f"{level}\n")
+            (folder / "shared_cpu_list").write_text("0-7\n" if level == "3" else f"{shared}\n")
+    assert [calibration.cores_of(threads, tmp_path) for threads in (1, 2, 4)] == [1, 2, 3]
 
 
 def test_the_variable_stands_in_for_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
