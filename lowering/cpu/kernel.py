@@ -10,7 +10,7 @@ from xdsl.dialects import func, memref, scf
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
+from fuse_opt.dialects.analysis.loop_body import LoopBody, Store
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype, may_rows_be_long
 from fuse_opt.dialects.types.extents import estimate, may_exceed, most
@@ -28,9 +28,8 @@ from fuse_opt.lowering.kernel.row_stages import (
     KeepRules,
     KeptRow,
     early_stores,
-    find_lenders,
     move_store,
-    plan_kept_rows,
+    plan_lent_rows,
     plan_stages,
 )
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
@@ -222,7 +221,8 @@ class PassLoops(PipelinedRows):
 
     def _keep_rows(self, stages: list[Stage], late: bool) -> None:
         """Chooses what stages hand on in rows: in those of results, or in memory of the function's own."""
-        found, lenders = self._planned_rows(stages, late)
+        rules = KeepRules(long_rows=may_rows_be_long(), lends=not self.memory.nontemporal)
+        found, lenders = plan_lent_rows(self.nodes, stages, rules, not late)
         for kept in found:
             row = None if late else self._row_of_result(kept, stages)
             if row is None:
@@ -230,20 +230,6 @@ class PassLoops(PipelinedRows):
                 kept.source.left[kept.node] = row
             for reader in kept.readers:
                 reader.taken[kept.node] = row
-
-    def _planned_rows(self, stages: list[Stage], late: bool) -> tuple[list[KeptRow], dict[KeptRow, Store]]:
-        """What is kept of rows; of those that are longer than memory of the function's own, what results lend theirs to."""
-        refused: set[tuple[ScalarNode, tuple[Dim, ...]]] = set()
-        while True:
-            lends = not self.memory.nontemporal
-            rules = KeepRules(long_rows=may_rows_be_long(), lends=lends, refused=frozenset(refused))
-            found = plan_kept_rows(self.nodes, stages, rules)
-            endless = [kept for kept in found if kept.is_endless]
-            is_alone = len(self.loop_body.stores) == 1  # of several results others may be read back, too
-            lenders = find_lenders(self.nodes, endless, stages) if is_alone and not late else {}
-            if len(lenders) == len(endless):
-                return found, lenders
-            refused |= {(kept.node, kept.dims) for kept in endless if kept not in lenders}
 
     def _build_stages(self, task: Dim, stages: Sequence[Stage], once: Sequence[Store]) -> None:
         scope = self._open_tasks(task)

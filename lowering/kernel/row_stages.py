@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype
@@ -120,6 +120,22 @@ def plan_kept_rows(nodes: KernelNodes, stages: list[Stage], rules: KeepRules = K
         for node in own:
             computed.setdefault((node, stage.dims), stage)
     return list(kept.values())
+
+
+def plan_lent_rows(
+    nodes: KernelNodes, stages: list[Stage], rules: KeepRules, may_lend: bool
+) -> tuple[list[KeptRow], dict[KeptRow, Store]]:
+    """What is kept of rows; of those that memory of the function's own has no room for, the stores of results that lend theirs,
+    if they may at all."""
+    while True:
+        found = plan_kept_rows(nodes, stages, rules)
+        endless = [kept for kept in found if kept.is_endless]
+        is_alone = len(nodes.loop_body.stores) == 1  # of several results others may be read back, too
+        lenders = find_lenders(nodes, endless, stages) if is_alone and may_lend else {}
+        if len(lenders) == len(endless):
+            return found, lenders
+        refused = {(kept.node, kept.dims) for kept in endless if kept not in lenders}
+        rules = replace(rules, refused=rules.refused | refused)
 
 
 def move_store(nodes: KernelNodes, kept: KeptRow, stages: Sequence[Stage]) -> Store | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import random
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from cuda_on_cpu import CudaOnCpu, needs_cxx
 from ir_testing import apply, evaluate, parse, random_arguments, text_of
 from ir_testing import kernels as kernels_of
-from lowered_programs import as_list, needs_compiler
+from lowered_programs import as_list, needs_compiler, softmax_program
 from scheduled_kernels import (
     CASES,
     COLUMN,
@@ -185,6 +186,24 @@ def test_an_extremum_keeps_nan_wherever_it_is(schedule: str) -> None:
     program = CpuProgram(build_program(apply(module, ["convert-fused-to-loops"])))
     for result, expected in zip(program(x, x), (np.max(x, 1), np.min(x, 1)), strict=True):
         np.testing.assert_array_equal(result, expected)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("rows", "donated", "exponentials"), [(3, False, 1), (3, True, 2), (60, False, 2)])
+def test_parts_keep_what_is_dear_in_the_result(rows: int, donated: bool, exponentials: int) -> None:
+    """Not where it is the operand's memory, nor where caches do not hold it."""
+    shape, kept = f"{rows}x5003xf32", f"{rows}x1xf32"
+    text = softmax_program(shape, kept, "1", donated=donated)
+    module = parse(text)
+    (kernel,) = kernels_of(module)
+    kernel.schedule = DictionaryAttr({"kind": StringAttr("split"), "splits": IntegerAttr(7, i64)})
+    x = np.random.default_rng(2).standard_normal((rows, 5003), np.float32)
+    x[1, [5, 4000]] = np.inf, np.nan
+    program = CpuProgram(build_program(apply(module, ["convert-fused-to-loops"])))
+    functions = program.program.source.partition("static void kernel")[2]
+    assert len(re.findall(r"= fo_exp\w*\(", functions)) == exponentials
+    expected = evaluate(parse(text), [x.copy()])
+    np.testing.assert_allclose(as_list(program(x.copy()))[0], expected[0], rtol=1e-5)
 
 
 def test_equal_reductions_are_made_once() -> None:
