@@ -127,16 +127,25 @@ class FrozenCalls:
         """The versions, all arguments but those of a call, and what keeps these alive."""
 
     def __call__(self, arrays: Sequence[Any], out: Any, stream: Any = None) -> Any:
-        if len(arrays) != len(self._open):
-            raise wrong_count(self._name, self._count, len(self._bound), len(arrays))
-        full = self._arguments().copy()
-        for number, array in zip(self._open, arrays, strict=True):
-            full[number] = array
+        full = self._full(arrays)
         if stream is not None:
             return self._main(*full, out=out, stream=stream)
         if self._direct is not None and (found := self._direct(tuple(full), out)) is not NotImplemented:
             return found
         return self._main(*full, out=out)
+
+    def taken(self, arrays: Sequence[Any], out: Any) -> Any:
+        """As a call where compiled code takes the arrays as they are; else NotImplemented."""
+        return NotImplemented if self._direct is None else self._direct(tuple(self._full(arrays)), out)
+
+    def _full(self, arrays: Sequence[Any]) -> list[Any]:
+        """All arguments, those of a call in their places."""
+        if len(arrays) != len(self._open):
+            raise wrong_count(self._name, self._count, len(self._bound), len(arrays))
+        full = self._arguments().copy()
+        for number, array in zip(self._open, arrays, strict=True):
+            full[number] = array
+        return full
 
     def quick(self, arrays: tuple[Any, ...]) -> Any:
         """What a call without `out` gives where the arrays are taken as they are; NotImplemented where they are not."""

@@ -37,7 +37,25 @@ class Orders:
             if number < len(given):
                 given[number] = self._in_memory(number, given[number], axes)
         targets = None if out is None else self._targets(out)
-        results = run(*given, out=targets, **keywords)
+        return self._as_given(run(*given, out=targets, **keywords))
+
+    def taken(self, run: Callable[[tuple[Any, ...], Any], Any], arrays: Sequence[Any], out: Any) -> Any:
+        """
+        As `call`, by code that takes arrays of any extents as they are; NotImplemented where it does not take these. Raises
+        TypeError and ValueError for what `out` cannot be.
+        """
+        given, targets = list(arrays), None if out is None else list(out_arrays(out, len(self.program.results)))
+        axes_of = [(given, self.arguments), *([] if targets is None else [(targets, self.results)])]
+        for some, orders in axes_of:
+            for number, axes in orders:
+                if number >= len(some) or getattr(some[number], "ndim", None) != len(axes):
+                    return NotImplemented
+                some[number] = transposed(some[number], axes)
+        found = run(tuple(given), targets)
+        return found if found is NotImplemented else self._as_given(found)
+
+    def _as_given(self, results: Any) -> Any:
+        """What a run gives, with axes as callers have them."""
         if not self.results:
             return results
         single = not isinstance(results, tuple)

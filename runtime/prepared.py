@@ -47,6 +47,10 @@ class PreparedProgram:
         """The arguments of the first program that the second one reads."""
         self._count = len(program.program.arguments) - len(preparation.arguments)
 
+    def around(self, program: Any) -> PreparedProgram:
+        """The same with another first program, whose arguments are the same."""
+        return PreparedProgram(program, self.prepare, self.preparation, self._memory)
+
     @property
     def stats(self) -> Any:
         """Those of the first program, and what compiling took of both."""
@@ -63,10 +67,25 @@ class PreparedProgram:
         name = self.program.program.name
         if len(arrays) != self._count:
             raise TypeError(f"'{name}' takes {self._count} arguments, got {len(arrays)}")
+        return self.program(*self._computed(arrays), out=out, **keywords)
+
+    def taken(self, arrays: Sequence[Any], out: Any) -> Any:
+        """As a call where compiled code takes the arrays as they are; else NotImplemented."""
+        direct = getattr(self.program, "direct", None)
+        if direct is None or len(arrays) != self._count:
+            return NotImplemented
+        try:
+            full = self._computed(arrays)
+        except (TypeError, ValueError):  # a checked call says what is wrong
+            return NotImplemented
+        return direct(tuple(full), out)
+
+    def _computed(self, arrays: Sequence[Any]) -> list[Any]:
+        """All arguments, of which the second program computes some anew."""
         full = self.merged(arrays)
         results = self.prepare(*(full[number] for number in self.preparation.frozen))
         self.fill(full, _sequence(results, self.preparation))
-        return self.program(*full, out=out, **keywords)
+        return full
 
     def prepared(self, full: Sequence[Any], version: Hashable = None, keeps: Any = None) -> PreparedArrays:
         """

@@ -87,8 +87,8 @@ def caller_axes(value: SSAValue) -> dict[str, Attribute]:
     if (found := encoding(value)) is None:
         return {}
     steps = found.strides(shape(value)) or ()
-    order = sorted(range(len(steps)), key=lambda axis: -steps[axis])
-    order = list(found.order) if isinstance(found, OrderAttr) else order
+    is_order = isinstance(found, OrderAttr)
+    order = list(found.order) if is_order else sorted(range(len(steps)), key=lambda axis: -steps[axis])
     if not order or OrderAttr.of(order).strides(shape(value)) != steps:
         owner = value.owner if isinstance(value.owner, Operation) else value.owner.parent_op()
         assert owner is not None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
@@ -18,7 +17,7 @@ from fuse_opt.runtime.cpu.arguments import Arguments, contiguous_view, copied_ou
 from fuse_opt.runtime.cpu.bindings import Binding, binding_of
 from fuse_opt.runtime.cpu.frames import BoundFrame, FrameMaker, PythonCall, constant_data
 from fuse_opt.runtime.cpu.result_memory import Calls, ResultMemory
-from fuse_opt.runtime.cpu.sized_calls import SizedCalls, can_call
+from fuse_opt.runtime.cpu.sized_calls import SizedCalls
 from fuse_opt.runtime.cpu.sized_frames import SizedFrame, sized_record
 from fuse_opt.runtime.disk_cache import CacheStats, DiskCache
 from fuse_opt.runtime.host import thread_pool
@@ -65,7 +64,7 @@ class CpuProgram:
         is no compiler.
         """
         self.program = program
-        self._library, counts, seconds = _load(program, cache) if object_ is None else object_
+        self._library, counts, seconds = load_object(program, cache) if object_ is None else object_
         self._steps = program.steps
         self._caller: Caller | None = load_caller() if thread_pool.pool_library() is not None else None
         interpreter = Interpreter(0, 0) if self._caller is None else self._caller.interpreter
@@ -168,9 +167,12 @@ class CpuProgram:
         return self._calls.direct(self._caller.call, len(self.program.arguments), own, given)
 
     def sized_calls(self, layout: SizesLayout) -> SizedCalls | None:
-        """Calls of any extents, of a program for any, as which this one was made; None where Python has a part in runs."""
+        """
+        Calls of any extents, of a program for any, as which this one was made, on arrays as they lie in memory; None where Python
+        has a part in runs.
+        """
         library, given = self._library, self._results_in_place()
-        if self.direct is None or given is None or library is None or self._caller is None:
+        if self._in_memory is None or given is None or library is None or self._caller is None:
             return None
         sizes = address_in(library, "fuse_sizes")
         return SizedCalls(self.program, layout, sizes, self._caller, self._frame_maker(), given)
@@ -243,59 +245,12 @@ def call_library(call: PythonCall, memory: Sequence[Array]) -> None:
         step.run(views[: len(step.inputs)], views[len(step.inputs) :], step.config)
 
 
-class SizedCpuProgram:
-    """A program for a range of extents: one object, the programs of it that calls ask for, and calls of compiled code."""
-
-    def __init__(
-        self,
-        program: Program,
-        at: Callable[[Mapping[str, int]], Program],
-        named: Callable[[Mapping[str, int]], Mapping[str, int]] = dict,
-    ) -> None:
-        """
-        Compiles its text; `at` gives what it is where symbols have these values, `named` the values of all symbols of the record.
-        Raises `CompileError`.
-        """
-        self.program, self.named = program, named
-        """With sizes in the place of numbers."""
-        self._at, self._layout = at, program.sizes
-        self._object = _load(program, None)
-        self._calls: SizedCalls | None = None
-        self._lock = threading.Lock()
-
-    @property
-    def counts(self) -> dict[str, Any]:
-        """What compiling it took, as in the statistics of its programs."""
-        _, counts, seconds = self._object
-        return {"compiled": counts.misses, "cached": counts.hits, "compile_s": seconds}
-
-    def at(self, values: Mapping[str, int]) -> CpuProgram:
-        """Raises what the record's evaluation raises."""
-        return CpuProgram(self._at(values), object_=self._object)
-
-    def calls(self, like: CpuProgram) -> SizedCalls | None:
-        """
-        Calls of any extents by compiled code, with a frame that does not run; None where Python has a part in runs. `like` is a
-        program that `at` has made.
-        """
-        with self._lock:
-            if self._calls is None and self._layout is not None and can_call(self._layout):
-                self._calls = like.sized_calls(self._layout)
-            elif self._calls is not None and self._calls.is_busy:
-                self._calls.add_frame()
-            return self._calls
-
-    def last(self) -> CpuProgram | None:
-        """The program for the extents of the last call by compiled code."""
-        found = None if self._calls is None else self._calls.last()
-        return None if found is None else self.at(found)
-
-
 Object = tuple[ctypes.CDLL | None, CacheStats, float]
 """A compiled program, what compiling it asked of the cache, and how many seconds it took."""
 
 
-def _load(program: Program, cache: DiskCache | None) -> Object:
+def load_object(program: Program, cache: DiskCache | None = None) -> Object:
+    """Compiles a program's text, or takes it from the disk cache. Raises `CompileError`."""
     if not program.source:
         return None, CacheStats(), 0.0
     started = time.perf_counter()

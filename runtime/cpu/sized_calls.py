@@ -107,6 +107,10 @@ class SizedCalls:
         symbols = (ctypes.c_int64 * len(self._layout.places)).from_address(answer.symbols)
         return dict(zip(self._layout.names, symbols, strict=True))
 
+    def forget_last(self) -> None:
+        """Calls of others came after that one."""
+        self._record.last = 0
+
     @property
     def is_busy(self) -> bool:
         """Whether all frames run."""

@@ -164,6 +164,11 @@ class RecentCalls:
             self._record.sized[len(self._sized) - 1] = id(record)
             self._record.sized_count = len(self._sized)
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether a program for any sizes is among them."""
+        return bool(self._sized)
+
     def last(self) -> object:
         """The program that was used last, or None."""
         if number := int(self._record.sized_last):

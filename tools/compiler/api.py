@@ -255,7 +255,7 @@ def _compiled(
                 entry,
                 lambda shapes: build(specialize(module, function, shapes), function, known),
                 traced,
-                (lambda shapes: None) if whole is None else whole,
+                whole,
                 recent,
             )
         else:

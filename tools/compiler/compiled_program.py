@@ -162,10 +162,15 @@ class CompiledProgram:
 
         backend = self._backend
         if isinstance(backend, SpecializedPrograms):
-            self._frozen = FrozenSpecializedCalls(signature, backend, bound, calls)
+            self._quick = None
+            self._frozen = FrozenSpecializedCalls(signature, backend, bound, calls, self._call_quickly)
         else:
             self._frozen = frozen = calls(backend)
-            self._quick = None if self._in_parts else frozen.quick
+            self._call_quickly(frozen)
+
+    def _call_quickly(self, calls: FrozenCalls) -> None:
+        """Most calls are taken by these."""
+        self._quick = None if self._in_parts else calls.quick
 
     @property
     def native(self) -> Any:

@@ -28,8 +28,9 @@ from fuse_opt.tools.compiler.registry import make_context
 if TYPE_CHECKING:
     from fuse_opt.lowering.emit.traced import TracedProgram
     from fuse_opt.lowering.program import SizesLayout
-    from fuse_opt.runtime.cpu.program import CpuProgram, SizedCpuProgram
+    from fuse_opt.runtime.cpu.program import CpuProgram
     from fuse_opt.runtime.cpu.sized_frames import SizedFrame
+    from fuse_opt.runtime.cpu.sized_program import SizedCpuProgram
     from fuse_opt.runtime.host.program_call import RecentCalls
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -58,6 +59,8 @@ class SizedPrograms:
         self._lock = threading.Lock()
         self._made: list[tuple[FuncOp, Stated, SizedCpuProgram, Callable[[Mapping[str, int]], Any]]] = []
         """For short rows, then for all."""
+        self._ways: list[tuple[Any, SizedCpuProgram, Callable[[Any], Any] | None]] = []
+        """With the program, and what makes one for some extents take the arguments that a caller has."""
         self.problem: str | None = None
         """Why there is no such program; None where there is one, or nobody has asked yet."""
 
@@ -83,11 +86,49 @@ class SizedPrograms:
                 raise
             except ValueError:
                 return None
-            is_alone = program.program.prepare is None
-            if self._recent is not None and is_alone and (calls := program.calls(found)) is not None:
-                self._recent.add_sized(calls.call, program.last)
+            self._call_compiled(number, program, found)
             return found
         return None
+
+    def _call_compiled(self, number: int, program: SizedCpuProgram, found: Any) -> None:
+        """Lets compiled code take later calls of other extents than those that a program was found for."""
+        from fuse_opt.runtime.cpu.sized_program import AnyExtents
+        from fuse_opt.runtime.prepared import PreparedProgram
+
+        with_second = isinstance(found, PreparedProgram)
+        native: CpuProgram = found.program if with_second else found
+        if self._recent is None or (calls := program.calls(native)) is None:
+            return
+        if not with_second and native.direct is not None:
+            self._recent.add_sized(calls.call, program.last)
+        elif number == len(self._ways):
+            any_extents = AnyExtents(calls, native.program)
+            backend = found.around(any_extents) if with_second else any_extents
+            self._ways.append((backend, program, found.around if with_second else None))
+
+    @property
+    def ways(self) -> list[Any]:
+        """Programs for any extents, some of whose arguments are prepared or have axes in another order: they have `taken`."""
+        return [way for way, *_ in self._ways]
+
+    def taken(self, arrays: Sequence[Any], out: Any) -> Any:
+        """What one of the ways gives; else NotImplemented."""
+        for way, *_ in self._ways:
+            if (found := way.taken(arrays, out)) is not NotImplemented:
+                return found
+        return NotImplemented
+
+    def last(self) -> Any:
+        """The program of the last call that one of the ways took, for its extents; None where others came after."""
+        for _, program, around in self._ways:
+            if (found := program.last()) is not None:
+                return found if around is None else around(found)
+        return None
+
+    def forget_last(self) -> None:
+        """A call was of another program."""
+        for _, program, _ in self._ways:
+            program.forget_last()
 
     def traced(self, shapes: Shapes) -> TracedProgram | None:
         """That program, made anew with one kernel a bulk; None where there is none for these shapes."""
@@ -130,7 +171,7 @@ def compile_sized(
     where something needs numbers.
     """
     from fuse_opt.lowering.emit import build_sized_program
-    from fuse_opt.runtime.cpu.program import SizedCpuProgram
+    from fuse_opt.runtime.cpu.sized_program import SizedCpuProgram
 
     stated = _stated(module, function)
     with sizes_asked_for(long_rows):

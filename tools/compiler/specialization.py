@@ -9,7 +9,7 @@ from itertools import count
 from types import BuiltinMethodType
 from typing import TYPE_CHECKING, Any, cast
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, FunctionType, ModuleOp, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import Rewriter
 
@@ -19,6 +19,7 @@ from fuse_opt.dialects.interfaces.symbols import EQUAL, SYMBOLS, LimitError, Sta
 from fuse_opt.dialects.types.extents import evaluate, is_symbol
 from fuse_opt.dialects.types.extents import symbols as symbols_of
 from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.symbolic_shape import with_extents
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.runtime.frozen import Bound, FrozenCalls, wrong_count
 from fuse_opt.tools.compiler.signature import Signature
@@ -26,6 +27,7 @@ from fuse_opt.tools.compiler.signature import Signature
 if TYPE_CHECKING:
     from fuse_opt.lowering.emit.traced import TracedProgram
     from fuse_opt.runtime.host.program_call import Call, RecentCalls
+    from fuse_opt.tools.compiler.sized import SizedPrograms
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -58,7 +60,7 @@ def specialize(module: ModuleOp, name: str | None, shapes: Shapes) -> ModuleOp:
         value = function.args[number]
         if number in of_values:
             continue
-        Rewriter.replace_value_with_new_type(value, TensorType(tensor(value).element_type, extents))
+        Rewriter.replace_value_with_new_type(value, with_extents(tensor(value), extents))
     last = function.body.block.last_op
     assert last is not None
     types = ([value.type for value in values] for values in (function.body.block.args, last.operands))
@@ -131,10 +133,13 @@ class SpecializedPrograms:
         function: FuncOp,
         make: Callable[[Shapes], Any],
         traced: Callable[[Shapes], TracedProgram],
-        sized: Callable[[Shapes], Any] = lambda shapes: None,
+        sized: SizedPrograms | None = None,
         recent: RecentCalls | None = None,
     ) -> None:
-        """With `recent` compiled code finds the program of a call."""
+        """
+        `sized` gives a program for all sizes, or None where there is none for some shapes: then one is made. With `recent`
+        compiled code finds the program of a call.
+        """
         self.traced = traced
         """Makes what runs for arguments of these shapes anew, with kernels that can be found in it."""
         self._signature = Signature.of(function)
@@ -142,7 +147,6 @@ class SpecializedPrograms:
         """The numbers of arguments whose value is a size."""
         self._make = make
         self.sized = sized
-        """Gives one of a program for all sizes, or None where there is none for these shapes: then one is made."""
         self._programs: dict[Shapes, Any] = {}
         self._direct: dict[Shapes, Callable[..., Any]] = {}
         """Calls of programs that take arrays as they are, where these are what is expected."""
@@ -167,6 +171,8 @@ class SpecializedPrograms:
         return call(arrays, out)
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        if self.sized is not None and (found := self.sized.taken(arrays, out)) is not NotImplemented:
+            return found
         inputs = self._signature.convert_inputs(arrays)
         return self.program(self.shapes(inputs))(*inputs, out=out)
 
@@ -175,6 +181,12 @@ class SpecializedPrograms:
         if not self._of_values:
             return tuple([array.shape for array in inputs])
         return tuple([(int(a),) if n in self._of_values else a.shape for n, a in enumerate(inputs)])
+
+    @property
+    def for_all(self) -> Sequence[Any]:
+        """Backends, as far as there are such by now, that by compiled code take arrays of all extents."""
+        ways = () if self.sized is None else self.sized.ways
+        return [*([] if self._recent is None or not self._recent.takes_all else [self]), *ways]
 
     @property
     def stats(self) -> Any:
@@ -188,10 +200,12 @@ class SpecializedPrograms:
     def program(self, shapes: Shapes) -> Any:
         """The one for arguments of these shapes."""
         self._used[shapes] = next(self._count)
+        if self.sized is not None:
+            self.sized.forget_last()
         if (found := self._programs.get(shapes)) is not None:
             self._remember(found)
             return found
-        found = self.sized(shapes)
+        found = None if self.sized is None else self.sized(shapes)
         program = self._make(shapes) if found is None else found
         with self._lock:
             self.made += found is None
@@ -213,6 +227,8 @@ class SpecializedPrograms:
 
     def _last(self) -> Any:
         if self._recent is not None and (found := self._recent.last()) is not None:
+            return found
+        if self.sized is not None and (found := self.sized.last()) is not None:
             return found
         with self._lock:
             if not self._programs:
@@ -239,14 +255,20 @@ class FrozenSpecializedCalls:
         programs: SpecializedPrograms,
         bound: Mapping[int, Bound],
         calls: Callable[[Any], FrozenCalls],
+        found: Callable[[FrozenCalls], None],
     ) -> None:
-        """`calls` gives those of one program."""
+        """`calls` gives those of one program; `found` is told of those for any extents, once there are such."""
         self._signature, self._programs, self._make = signature, programs, calls
-        self._bound = bound
+        self._bound, self._found = bound, found
         self._calls: OrderedDict[Shapes, FrozenCalls] = OrderedDict()
+        self._sized: tuple[tuple[Any, FrozenCalls], ...] = ()
+        """With their backends, those of programs for any extents."""
         self._lock = threading.Lock()
 
     def __call__(self, arrays: Sequence[Any], out: Any, stream: Any = None) -> Any:
+        for _, calls in self._sized if stream is None else ():
+            if (found := calls.taken(arrays, out)) is not NotImplemented:
+                return found
         values, left = self._signature.arguments, list(arrays)
         if len(left) != len(values) - len(self._bound):
             raise wrong_count(self._signature.name, len(values), len(self._bound), len(left))
@@ -254,12 +276,21 @@ class FrozenSpecializedCalls:
         given = [left.pop(0) if entry is None else entry.value() for entry in bound]
         inputs = self._signature.convert_inputs(given)
         calls = self._of(self._programs.shapes(inputs))
+        self._find_sized()
         return calls([array for array, entry in zip(inputs, bound, strict=True) if entry is None], out, stream)
+
+    def _find_sized(self) -> None:
+        with self._lock:
+            known = [backend for backend, _ in self._sized]
+            new = [each for each in self._programs.for_all if all(each is not other for other in known)]
+            self._sized += tuple((backend, self._make(backend)) for backend in new)
+            if new:
+                self._found(self._sized[0][1])
 
     def refresh(self) -> None:
         """As that of each program."""
         with self._lock:
-            for calls in self._calls.values():
+            for calls in (*self._calls.values(), *(calls for _, calls in self._sized)):
                 calls.refresh()
 
     def _of(self, shapes: Shapes) -> FrozenCalls:

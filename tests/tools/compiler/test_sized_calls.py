@@ -85,3 +85,65 @@ def test_donated_arguments_are_written_in_place() -> None:
         found = compiled_call(program, given)
         assert np.shares_memory(found, given)
         np.testing.assert_allclose(given, wanted, 2e-6)
+
+
+PREPARED = """func.func @main(%x: tensor<?x9xf32> {graph.dims = ["n", ""]}, %w: tensor<9x8xf32> {graph.frozen})
+    -> tensor<?x8xf32> {
+  %0 = graph.square %w : (tensor<9x8xf32>) -> tensor<9x8xf32>
+  %1 = graph.matmul %x, %0 : (tensor<?x9xf32>, tensor<9x8xf32>) -> tensor<?x8xf32>
+  func.return %1 : tensor<?x8xf32>
+}"""
+TURNED = """func.func @main(%x: T {graph.dims = ["n", ""]}, %y: T {graph.dims = ["n", ""]}) -> T {
+  %0 = graph.subtract %x, %y : (T, T) -> T
+  func.return %0 : T
+}""".replace("T", "tensor<?x5xf32, #graph.order<1, 0>>")
+
+
+def only_compiled(program: fuse_opt.CompiledProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No later call may ask for a program for its extents."""
+
+    def refused(*given: object) -> None:
+        pytest.fail("Python made a program for extents of its own")
+
+    native = program.native
+    assert isinstance(native, SpecializedPrograms) and native.sized is not None and native.sized.ways
+    monkeypatch.setattr(type(native.sized), "__call__", refused)
+
+
+@needs_compiler
+@pytest.mark.parametrize("frozen", [True, False])
+def test_prepared_arguments_are_those_of_all_extents(frozen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, (first, weights) = fuse_opt.compile(PREPARED), drawn([(3, 9), (9, 8)])
+    others = () if frozen else (weights,)
+    if frozen:
+        program.freeze({1: weights})
+    program(first, *others)
+    only_compiled(program, monkeypatch)
+    for length in (1, 17, 40, 3, 17):
+        (given,) = drawn([(length, 9)])
+        wanted, out = given @ weights**2, np.full((length, 8), np.nan, np.float32)
+        np.testing.assert_allclose(program(given, *others), wanted, 1e-4, 1e-4)
+        np.testing.assert_array_equal(program(given, *others, out=out), program(given, *others))
+        assert np.isfinite(out).all() and program.stats.prepared_bytes
+    with pytest.raises((TypeError, ValueError), match="expected float32"):
+        program(first.astype(np.float64), *others)
+    if frozen:
+        program.freeze({1: weights * 2})
+        np.testing.assert_allclose(program(first), first @ (weights * 2) ** 2, 1e-4, 1e-4)
+
+
+@needs_compiler
+def test_axes_in_another_order_ask_nothing_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, (x, y) = fuse_opt.compile(TURNED), drawn([(3, 5)] * 2)
+    np.testing.assert_array_equal(program(x, y), x - y)
+    turned = [np.asfortranarray(each) for each in drawn([(7, 5)] * 2)]
+    with monkeypatch.context() as patched:
+        only_compiled(program, patched)
+        found, out = program(*turned), np.zeros((7, 5), np.float32, order="F")
+        assert found.strides == turned[0].strides and np.shares_memory(program(*turned, out=out), out)
+        for each in (found, out):
+            np.testing.assert_array_equal(each, turned[0] - turned[1])
+    assert program.stats.kernels == 1
+    np.testing.assert_array_equal(program(*drawn([(4, 5)] * 2)), np.subtract(*drawn([(4, 5)] * 2)))  # copied first
+    with pytest.raises(ValueError, match="'n'.* 3, .* 7; they must be equal"):
+        program(x, turned[0])

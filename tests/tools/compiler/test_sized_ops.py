@@ -27,7 +27,7 @@ from fuse_opt.dialects.interfaces.shapes import tensor
 from fuse_opt.dialects.interfaces.symbols import DIMS
 from fuse_opt.lowering.program import Program
 from fuse_opt.lowering.reference.interpreter import entry_function
-from fuse_opt.runtime.cpu import program as runtime
+from fuse_opt.runtime.cpu import sized_program as runtime
 from fuse_opt.tools.compiler.specialization import SpecializedPrograms
 
 EVERY = 14
@@ -79,6 +79,7 @@ def takes_sizes(case: Case, monkeypatch: pytest.MonkeyPatch) -> bool:
         program = fuse_opt.compile(module)
         if not isinstance(program.native, SpecializedPrograms):
             return False
+        assert program.native.sized is not None
         try:
             program.native.sized(tuple(array.shape for array in case.inputs))
         except Made:
