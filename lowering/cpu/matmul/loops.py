@@ -1,18 +1,19 @@
-"""A product as tiles of sums in vector registers, with what follows it computed on each block while a cache has it.
+"""A product as tiles of sums in vector registers, with what follows it computed on each tile while a cache has it.
 
 A task is a block of rows and some panels, which are as wide as a tile: block by block of the contracted dimension the panel is
 copied so that a tile finds its elements side by side (few rows read it where it lies, and of more the first tile leaves that
-copy where it can), and all tiles of the rows go over it; a single row goes over many panels before the next block. Blocks and
-tiles follow from the shapes alone, and blocks come in order: every number of threads gives the same bits.
+copy where it can), and all tiles of the rows go over it, each with what follows its sums once they are complete; a single row
+goes over many panels before the next block. Blocks and tiles follow from the shapes alone, and blocks come in order: every
+number of threads gives the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
-from xdsl.dialects import arith, func, memref
+from xdsl.dialects import arith, func
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
@@ -22,15 +23,13 @@ from fuse_opt.dialects.analysis.contractions.products import Product, product_of
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.extents import estimate, is_decided, may_exceed
 from fuse_opt.lowering.cpu.kernel import KernelLoops, kernel_block
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic, arithmetic_of
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source, operand_matrix
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
-from fuse_opt.lowering.cpu.matmul.direct_result import direct_result
-from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.operand_copy import OperandCopy
+from fuse_opt.lowering.cpu.matmul.product_sums import Columns, ProductSums, Rows
 from fuse_opt.lowering.cpu.matmul.row_tiles import either
 from fuse_opt.lowering.cpu.matmul.tile_calls import TileBlock, TileCalls
 from fuse_opt.lowering.cpu.matmul.tiling import LEAST_STRETCH, Tiling, choose_tiling
@@ -96,27 +95,6 @@ class _ProductLoops:
         return KernelLoops(root.block, parameters, self.memory.shared, every, grain, root.helpers, sizes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows of a task."""
-
-    tiles: Bounds
-    first: SSAValue
-    count: SSAValue
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Those of a panel."""
-
-    first: SSAValue
-    count: SSAValue
-    is_last: SSAValue | bool
-    """Whether the panel is the last one."""
-    sums: SSAValue
-    """Where its sums begin."""
-
-
 class _Tiles:
     """The body of a task."""
 
@@ -124,7 +102,6 @@ class _Tiles:
         self.build_of, self.of, self.tiling, self.arithmetic = build, build.of, build.tiling, build.arithmetic
         self.root = root
         product, tiling, sources = build.product, build.tiling, build.memory.sources
-        self.epilogue = BlockEpilogue(product.epilogue, product.places, self.of, product.raw, build.memory, root)
         is_far = not tiling.packs and not may_exceed(self.of.rows, FEW_ROWS) and self.arithmetic.group == 1
         is_tall = is_decided(lambda: self.of.rows > self.of.columns)
         self.calls = TileCalls(self.arithmetic.tile, tiling, is_tall, is_far)
@@ -132,15 +109,8 @@ class _Tiles:
         self.in_memory = [
             arguments[sources[o.value]] if o.value in sources else None for o in (product.lhs, product.rhs)
         ]
-        some = tiling.block * tiling.most_rows
-        self.result = direct_result(product, build.memory) if dtype(product.raw) is self.arithmetic.sums else None
-        self.panel_sums = some * tiling.most_columns
-        if self.result is None:
-            panels = tiling.panels_at_a_time if tiling.depth_first else 1
-            self.sums = Sums(
-                self._on_stack(self.arithmetic.sums, panels * self.panel_sums, "sums"), some, tiling.most_columns
-            )
-        self.left, self.right = self._copies(some)
+        self.sums = ProductSums(product, self.arithmetic.sums, tiling, self.calls.rows, build.memory, root)
+        self.left, self.right = self._copies(tiling.block * tiling.most_rows)
 
     def _copies(self, rows: int) -> tuple[OperandCopy | None, OperandCopy | None]:
         """Of a block of so many rows of the left operand, and of a panel of the right one."""
@@ -158,11 +128,6 @@ class _Tiles:
             right = OperandCopy(self.arithmetic, self.arithmetic.right, extents, tiling.along_depth, self.root, "panel")
         return left, right
 
-    def _on_stack(self, element: DType, size: int, name: str) -> SSAValue:
-        memory = self.root.add(memref.AllocaOp.get(element.attribute, 64, [size]))
-        memory.name_hint = name
-        return memory
-
     def build(self, task: Scope, number: SSAValue, blocks: Sequence[int]) -> None:
         tiling = self.tiling
         batch, row_block, column_block = task_parts(task, self.root, number, blocks)
@@ -177,10 +142,10 @@ class _Tiles:
 
     def _build(self, task: Scope, batch: SSAValue, row_block: SSAValue, panels: Bounds) -> None:
         of, tiling, product = self.of, self.tiling, self.build_of.product
-        task.indices = {self.epilogue.batch: batch}
+        task.indices = {self.sums.epilogue.batch: batch}
         tiles = part_bounds(task, row_block, tiling.block, tiling.tiles)
         first, last = (self.calls.rows.first_row(task, tile) for tile in tiles)
-        rows = _Rows(tiles, first, task.add(arith.SubiOp(last, first)))
+        rows = Rows(tiles, first, task.add(arith.SubiOp(last, first)))
         left = self._operand(task, 0, product.lhs).moved(task, first, self.root.index_constant(0))
         if self.left is not None and not tiling.depth_first:
             left = self.left.rows(task, left, rows.count, self.root.index_constant(of.depth))
@@ -200,7 +165,7 @@ class _Tiles:
         assert memory is not None
         return Matrix(memory, task.index(operand.offset), operand.row, operand.column)
 
-    def _blocks_of_panels(self, task: Scope, panels: Bounds, rows: _Rows, left: Source, right: Source) -> None:
+    def _blocks_of_panels(self, task: Scope, panels: Bounds, rows: Rows, left: Source, right: Source) -> None:
         """All panels for a block of the contracted dimension, then for the next one."""
 
         def block(scope: Scope, depth: SSAValue) -> None:
@@ -214,20 +179,19 @@ class _Tiles:
             count_loop(scope, "panel", panels, panel_of)
 
         self._over_depth(task, block)
-        if self.result is None:
+        if self.sums.result is None:
             count_loop(
                 task,
                 "panel",
                 panels,
-                lambda scope, panel: self._finish(scope, self._columns(scope, panel, panels[0]), rows),
+                lambda scope, panel: self.sums.finish(scope, self._columns(scope, panel, panels[0]), rows),
             )
 
-    def _panel(self, scope: Scope, panel: SSAValue, first: SSAValue, rows: _Rows, left: Source, right: Source) -> None:
+    def _panel(self, scope: Scope, panel: SSAValue, first: SSAValue, rows: Rows, left: Source, right: Source) -> None:
         """A panel, block by block of the contracted dimension, or tile by tile."""
         columns = self._columns(scope, panel, first)
         if self.tiling.tile_first:
             self._tiles_of_panel(scope, columns, rows, left, right)
-            self._finish(scope, columns, rows)
             return
 
         def block(inner: Scope, depth: SSAValue) -> None:
@@ -235,9 +199,10 @@ class _Tiles:
             self._multiply(inner, columns, rows, part, right, depth)
 
         self._over_depth(scope, block)
-        self._finish(scope, columns, rows)
+        if not self.sums.by_tiles:
+            self.sums.finish(scope, columns, rows)
 
-    def _tiles_of_panel(self, scope: Scope, columns: _Columns, rows: _Rows, left: Source, right: Source) -> None:
+    def _tiles_of_panel(self, scope: Scope, columns: Columns, rows: Rows, left: Source, right: Source) -> None:
         """All tiles of the rows and of a panel, each block by block of the contracted dimension."""
         zero, copy = self.root.index_constant(0), self._copy_by_tiles()
         source = self._right_from(scope, right, zero, columns.first)
@@ -250,9 +215,10 @@ class _Tiles:
                 a, b = left.moved(scope, zero, depth), right.moved(scope, depth, zero)
                 found = self._block(scope, columns, rows, a, b, self._depth_of(scope, depth), depth)
                 to = copy and copy.moved(scope, depth, zero)
-                self.calls.over_panel(scope, tile, rows.first, replace(found, copy=to))
+                self.calls.over_panel(scope, tile, rows.first, replace(found, copy=to, finish=None))
 
             self._over_depth(inner, block)
+            self.sums.finish_tile(inner, columns, rows, tile)
 
         tiles = rows.tiles
         if copy is not None:
@@ -274,7 +240,7 @@ class _Tiles:
         return scope.add(arith.MinSIOp(rest, self.root.index_constant(self.tiling.depth)))
 
     def _multiply(
-        self, scope: Scope, columns: _Columns, rows: _Rows, left: Source, right: Source, depth: SSAValue
+        self, scope: Scope, columns: Columns, rows: Rows, left: Source, right: Source, depth: SSAValue
     ) -> None:
         """All tiles of the rows and of a panel, for the block of the contracted dimension that begins at `depth`."""
         count = self._depth_of(scope, depth)
@@ -305,22 +271,27 @@ class _Tiles:
     def _block(
         self,
         scope: Scope,
-        columns: _Columns,
-        rows: _Rows,
+        columns: Columns,
+        rows: Rows,
         left: Matrix,
         panel: Matrix,
         count: SSAValue,
         depth: SSAValue,
     ) -> TileBlock:
         """What tiles of the rows go over at a time: so much of a panel from `depth` on."""
-        if self.result is not None:
-            out = self.result.matrix(scope, rows.first, columns.first)
-        else:
-            out = Matrix(self.sums.memory, columns.sums, self.sums.step)
+        out = self.sums.matrix(scope, rows, columns)
         if (group := self.arithmetic.group) > 1:
             more = scope.add(arith.AddiOp(count, self.root.index_constant(group - 1)))
             count = scope.add(arith.DivSIOp(more, self.root.index_constant(group)))
-        return TileBlock(left, panel, out, count, depth, columns.count, columns.is_last)
+        found = TileBlock(left, panel, out, count, depth, columns.count, columns.is_last)
+        if self.sums.result is not None or not self.sums.by_tiles:
+            return found
+
+        def finish(scope: Scope, tile: SSAValue) -> None:
+            last = self.sums.is_last_block(scope, depth)
+            either(scope, last, lambda inner: self.sums.finish_tile(inner, columns, rows, tile))
+
+        return replace(found, is_alone=self.sums.is_alone, finish=finish)
 
     def _right_from(self, scope: Scope, right: Source, depth: SSAValue, column: SSAValue) -> Source:
         """The right operand from a row and the first column of a panel on."""
@@ -332,22 +303,16 @@ class _Tiles:
         )  # a column's share of a panel
         return Matrix(right.memory, first.place(scope, depth, column), right.row)
 
-    def _finish(self, scope: Scope, columns: _Columns, rows: _Rows) -> None:
-        if self.result is None:
-            sums = replace(self.sums, at=columns.sums)
-            after = plus(scope, columns.first, columns.count)
-            self.epilogue.emit(scope, sums, rows.first, rows.count, (columns.first, after), columns.first)
-
-    def _columns(self, scope: Scope, panel: SSAValue, first: SSAValue) -> _Columns:
+    def _columns(self, scope: Scope, panel: SSAValue, first: SSAValue) -> Columns:
         """Of a panel, which is one of those from the first one of the task on."""
         tiling, constant = self.tiling, self.root.index_constant
         column, sums = times(scope, panel, tiling.width), constant(0)
-        if tiling.depth_first and self.result is None:
-            sums = times(scope, scope.add(arith.SubiOp(panel, first)), self.panel_sums)
+        if tiling.depth_first and self.sums.result is None:
+            sums = times(scope, scope.add(arith.SubiOp(panel, first)), self.sums.panel)
         if tiling.panels == 1:
-            return _Columns(column, constant(tiling.last_width), True, sums)
+            return Columns(column, constant(tiling.last_width), True, sums)
         is_last = scope.add(arith.CmpiOp(panel, constant(tiling.panels - 1), "eq"))
         count = constant(tiling.width)
         if tiling.last_width != tiling.width:
             count = scope.add(arith.SelectOp(is_last, constant(tiling.last_width), count))
-        return _Columns(column, count, is_last, sums)
+        return Columns(column, count, is_last, sums)

@@ -36,6 +36,10 @@ class TileBlock:
     """Whether the panel is the last one."""
     copy: Matrix | None = None
     """Where the first tile leaves the panel, for those after it."""
+    is_alone: bool = False
+    """Whether `out` has the sums of one tile at a time."""
+    finish: Callable[[Scope, SSAValue], None] | None = None
+    """Puts down what follows a tile that is as wide as the panel, while a cache has its sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,8 @@ class TileCalls:
             lambda inner: self._rows(inner, tile, first, start, tiling.last_width, block),
             lambda inner: self._rows(inner, tile, first, start, tiling.width, block),
         )
+        if block.finish is not None:
+            block.finish(scope, tile)
 
     def _groups(self, scope: Scope, block: TileBlock, build: Callable[[Scope, SSAValue, int], None]) -> None:
         """The panel's columns, as many at a time as a tile has, and then those that are left over in the last one."""
@@ -133,7 +139,7 @@ class TileCalls:
             right.place(scope, zero, column),
             root.index_constant(right.column if along else right.row),
             flat_memory(root, out.memory),
-            out.place(scope, row, column),
+            out.place(scope, zero if block.is_alone else row, column),
             root.index_constant(out.row),
             block.add,
         ]

@@ -1,0 +1,99 @@
+"""The sums of a product's tiles on the stack, and what follows them: tile by tile while a first cache has them, where it can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.analysis.contractions.products import Product
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.extents import is_decided
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, plus, times
+from fuse_opt.lowering.cpu.matmul.direct_result import direct_result
+from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
+from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles
+from fuse_opt.lowering.cpu.matmul.tiling import Tiling
+from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a task."""
+
+    tiles: Bounds
+    first: SSAValue
+    count: SSAValue
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Those of a panel."""
+
+    first: SSAValue
+    count: SSAValue
+    is_last: SSAValue | bool
+    """Whether the panel is the last one."""
+    sums: SSAValue
+    """Where its sums begin."""
+
+
+class ProductSums:
+    """Memory for the sums of a tile, of a panel's rows or of all panels; none where tiles store the result as it is."""
+
+    def __init__(
+        self, product: Product, element: DType, tiling: Tiling, tiles: RowTiles, memory: KernelBuffers, root: Scope
+    ) -> None:
+        self.of, self.tiling, self.tiles, self.root = product.contraction, tiling, tiles, root
+        self.epilogue = BlockEpilogue(product.epilogue, product.places, self.of, product.raw, memory, root)
+        self.result = direct_result(product, memory) if dtype(product.raw) is element else None
+        self.by_tiles = not (tiling.along_depth or tiling.depth_first)
+        """Whether what follows is computed tile by tile, not for all rows of a panel."""
+        self.is_alone = self.by_tiles and (tiling.tile_first or self._has_one_block())
+        """Whether the sums of a tile are complete before those of the next one begin, which take their place."""
+        rows = tiling.most_rows if self.is_alone else tiling.block * tiling.most_rows
+        self.panel = rows * tiling.most_columns
+        """Elements from the sums of a panel to those of the next one, where there are several."""
+        if self.result is None:
+            panels = tiling.panels_at_a_time if tiling.depth_first else 1
+            found = root.add(memref.AllocaOp.get(element.attribute, 64, [panels * self.panel]))
+            found.name_hint = "sums"
+            self._sums = Sums(found, rows, tiling.most_columns)
+
+    def _has_one_block(self) -> bool:
+        """Whether the contracted dimension is known to be one block."""
+        return is_decided(lambda: self.of.depth <= self.tiling.depth)
+
+    def is_last_block(self, scope: Scope, depth: SSAValue) -> SSAValue | bool:
+        """Whether the block of the contracted dimension that begins at `depth` is the last one."""
+        if self._has_one_block():
+            return True
+        after = plus(scope, depth, self.root.index_constant(self.tiling.depth))
+        return scope.add(arith.CmpiOp(after, self.root.index_constant(self.of.depth), "sge"))
+
+    def matrix(self, scope: Scope, rows: Rows, columns: Columns) -> Matrix:
+        """Where tiles of the rows put their sums."""
+        if self.result is not None:
+            return self.result.matrix(scope, rows.first, columns.first)
+        return Matrix(self._sums.memory, columns.sums, self._sums.step)
+
+    def finish(self, scope: Scope, columns: Columns, rows: Rows) -> None:
+        """What follows the sums of all rows of a panel."""
+        if self.result is None:
+            self._follow(scope, columns, columns.sums, rows.first, rows.count)
+
+    def finish_tile(self, scope: Scope, columns: Columns, rows: Rows, tile: SSAValue) -> None:
+        """What follows the sums of one of the tiles of the rows."""
+        if self.result is not None:
+            return
+        first, at = self.tiles.first_row(scope, tile), columns.sums
+        if not self.is_alone:
+            at = plus(scope, at, times(scope, scope.add(arith.SubiOp(first, rows.first)), self._sums.step))
+        self._follow(scope, columns, at, first, self.tiles.rows(scope, tile))
+
+    def _follow(self, scope: Scope, columns: Columns, at: SSAValue, first: SSAValue, count: SSAValue) -> None:
+        sums, after = replace(self._sums, at=at), plus(scope, columns.first, columns.count)
+        self.epilogue.emit(scope, sums, first, count, (columns.first, after), columns.first)
