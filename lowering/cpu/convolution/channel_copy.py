@@ -101,6 +101,13 @@ class ChannelCopy:
 
     def build(self, scope: Scope, image: SSAValue, panel: SSAValue, block: tuple[SSAValue, Bounds, Bounds]) -> None:
         """Copies what the block reads of the panel's channels in a group of a sample: in an image of all channels of it."""
+        copy_lines = self.lines(scope, image, panel, block)
+        copy_lines(scope, (self.root.index_constant(0), self._count(scope, 1, block[1])))
+
+    def lines(
+        self, scope: Scope, image: SSAValue, panel: SSAValue, block: tuple[SSAValue, Bounds, Bounds]
+    ) -> Callable[[Scope, Bounds], None]:
+        """What copies some of the lines of a block, as `build` copies all of them."""
         of, constant = self.of, self.root.index_constant
         sample_step, group_step, channel_step, (plane_step, line_step, column_step) = of.x_steps()
         first_channel = times(scope, panel, self.channels)
@@ -112,7 +119,7 @@ class ChannelCopy:
         first, rows, columns = block
         left = self._start(scope, 2, columns[0])
         inside = self._inside(scope, 2, left, self._count(scope, 2, columns))
-        top, copied = self._start(scope, 1, rows[0]), self._count(scope, 1, rows)
+        top = self._start(scope, 1, rows[0])
 
         def line(inner: Scope, plane: SSAValue, number: SSAValue) -> None:
             place = plus(inner, top, times(inner, number, self.steps[1].step))
@@ -127,11 +134,23 @@ class ChannelCopy:
             at = plus(inner, at, times(inner, left, column_step))
             self._line(inner, at, target, (inside[0], last), channels, (column_step, channel_step))
 
-        planes = constant(0), constant(of.window[0])
-        count_loop(
-            scope, "plane", planes,
-            lambda s, plane: count_loop(s, "line", (constant(0), copied), lambda inner, n: line(inner, plane, n)),
-        )  # fmt: skip
+        def copy_lines(scope: Scope, numbers: Bounds) -> None:
+            planes = constant(0), constant(of.window[0])
+            count_loop(
+                scope, "plane", planes,
+                lambda s, plane: count_loop(s, "line", numbers, lambda inner, n: line(inner, plane, n)),
+            )  # fmt: skip
+
+        return copy_lines
+
+    def new_lines(self, scope: Scope, row: SSAValue) -> Bounds:
+        """The lines that a row of positions of a block meets, and none of the rows before."""
+        steps, constant = self.steps[1], self.root.index_constant
+        seen = steps.count(1)
+        before = plus(scope, times(scope, row, steps.stride), constant(seen - steps.stride))
+        is_first = scope.add(arith.CmpiOp(row, constant(0), "eq"))
+        before = scope.add(arith.SelectOp(is_first, constant(0), before))
+        return before, plus(scope, times(scope, row, steps.stride), constant(seen))
 
     def _line(
         self,

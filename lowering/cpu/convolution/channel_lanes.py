@@ -52,11 +52,12 @@ class ChannelLanes:
         channels = part_bounds(task, panel, tiling.width, of.groups)
         task.indices = {self.epilogue.batch: batch}
         either(task, self._is_new(task, number, panel), lambda inner: self._turn(inner, channels))
-        self.copy.build(task, batch, panel, (first, rows, (constant(0), constant(tiling.columns))))
+        copy_lines = self.copy.lines(task, batch, panel, (first, rows, (constant(0), constant(tiling.columns))))
 
         def line(inner: Scope, place: SSAValue) -> None:
-            at = times(inner, inner.add(arith.SubiOp(place, rows[0])), self.copy.row_step)
-            self._tiles(inner, at)
+            row = inner.add(arith.SubiOp(place, rows[0]))
+            copy_lines(inner, self.copy.new_lines(inner, row))
+            self._tiles(inner, times(inner, row, self.copy.row_step))
             position = plus(inner, times(inner, first, of.positions[1]), place)
             position = times(inner, position, of.positions[2])
             sums, count = Sums(self.sums, tiling.columns, tiling.width), constant(tiling.columns)

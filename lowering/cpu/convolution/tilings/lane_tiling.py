@@ -10,12 +10,20 @@ from math import prod
 from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import least_work
-from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import COPY_BYTES, copied_elements
+from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import copied_elements
 
+COPY_BYTES = 400 << 10
+"""Of a task's copy, at most, if it has several rows: a second cache holds it, and lines are copied as they are met."""
 MOST_POSITIONS = 8
 """Of a tile: two loads begin in a cycle, and none of so many sums waits for the one before."""
-STRETCH_WORK = 3.0
-"""Of a copy's neighbouring channels of a position, and of such a stretch that is stored, next to a vector of them."""
+STRETCH_WORK, NEAR_STRETCH_WORK = 3.0, 0.5
+"""Of a copy's neighbouring channels of a position, and of such a stretch that is stored, next to a vector of them: of an input
+that lies in a far cache, of which other tasks read the same lines, and of one that a second cache holds (measured)."""
+NEAR_INPUT = 640 << 10
+"""Bytes of an image of such an input."""
+FIRST_CACHE, SECOND_CACHE_WORK = 12 << 10, 1.4
+"""Bytes of the lines that a row of positions sees, which taps then read from a first cache, beside what is copied and stored; the
+work of a tap for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +63,19 @@ def _cuts(of: WindowContraction, itemsize: int) -> Iterator[tuple[float, LaneTil
     lanes, seen = LANE_BYTES // itemsize, channels_side_by_side(of)
     height, row = of.positions[1:]
     vectors = -(-of.groups // lanes)
+    is_near = prod(of.extents) * of.groups * itemsize <= NEAR_INPUT
+    stretch = NEAR_STRETCH_WORK if is_near else STRETCH_WORK
     for parts in range(1, vectors + 1):
         width = -(-vectors // parts)
         for number in range(1, height + 1):
             rows = -(-height // number)
             copied = copied_elements(seen, rows, row, 1)
+            is_first = copied_elements(seen, 1, row, 1) * width * LANE_BYTES <= FIRST_CACHE
+            taps = of.taps / 2 * (1.0 if is_first else SECOND_CACHE_WORK)
             if copied * width * LANE_BYTES > COPY_BYTES and (rows, width) != (1, 1):
                 continue
             blocks = -(-vectors // width), -(-height // rows)
-            work = copied * (width + STRETCH_WORK) + rows * row * (width * of.taps / 2 + STRETCH_WORK)
+            work = copied * (width + stretch) + rows * row * (width * taps + stretch)
             yield prod(blocks) * work, LaneTiling(rows, row, width * lanes, blocks)
             if rows == 1:
                 break
