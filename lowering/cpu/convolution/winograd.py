@@ -17,7 +17,7 @@ from fuse_opt.lowering.c.headers.product_tiles import vector_elements
 from fuse_opt.lowering.cpu.convolution.channel_copy import ChannelCopy
 from fuse_opt.lowering.cpu.convolution.panel_result import PanelResult, is_new_copy
 from fuse_opt.lowering.cpu.convolution.tilings.winograd_tiling import winograd_tiling
-from fuse_opt.lowering.cpu.matmul.copies import Matrix, count_loop, parallel_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, either
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
@@ -36,7 +36,8 @@ class WinogradTiles:
         self.tiling = tiling = winograd_tiling(self.of, panel, self.element.itemsize)
         x = root.block.args[memory.sources[convolution.x]]
         self.copy = ChannelCopy(self.of, tiling, x, self.element, root, fills=False)
-        self.result = PanelResult(convolution, memory, root, tiling.rows * self.of.positions[2], panel)
+        self.joined = tiling.joined_rows(self.element.itemsize)
+        self.result = PanelResult(convolution, memory, root, SIDE * self.joined * self.of.positions[2], panel)
         lanes = vector_elements(self.element.name)
         self.tiles = RowTiles(self.element, panel // lanes, tiling.height, tiling.taller)
         self.seen, self.seen_step = self._memory("transformed", tiling.pitch, lanes)
@@ -62,28 +63,37 @@ class WinogradTiles:
         def transform(scope: Scope) -> None:
             block = first, rows, (constant(0), constant(tiling.columns))
             self.copy.build(scope, batch, constant(0), block)
-            self._each_tile(scope, count, tiling.tile_columns, self._transform)
+            self._each_tile(scope, (constant(0), count), tiling.tile_columns, self._transform)
 
         either(task, is_new_copy(task, number, some, self.counts), transform)
         last = task.add(arith.MinSIOp(rows[1], constant(of.positions[1])))
-        positions = times(task, task.add(arith.SubiOp(last, rows[0])), of.positions[2])
+        height = task.add(arith.SubiOp(last, rows[0]))
         row = plus(task, times(task, first, of.positions[1]), rows[0])
         place = times(task, row, of.positions[2])
 
+        def some_rows_of(scope: Scope, filter: SSAValue, line: SSAValue) -> None:
+            end = scope.add(arith.MinSIOp(plus(scope, line, constant(self.joined)), count))
+            self._join(scope, (line, end))
+            below = scope.add(arith.MinSIOp(times(scope, end, SIDE), height))
+            above = times(scope, line, SIDE)
+            positions = times(scope, scope.add(arith.SubiOp(below, above)), of.positions[2])
+            at = plus(scope, place, times(scope, above, of.positions[2]))
+            self.result.store(scope, (filter, filters[1]), at, positions)
+
         def panel(scope: Scope, filter: SSAValue) -> None:
             self._multiply(scope, filter, count)
-            self._join(scope, count)
-            self.result.store(scope, (filter, filters[1]), place, positions)
+            bounds = constant(0), count
+            count_loop(scope, "joined", bounds, lambda s, line: some_rows_of(s, filter, line), self.joined)
 
         count_loop(task, "filter", filters, panel, tiling.panel)
 
     def _each_tile(
-        self, scope: Scope, lines: SSAValue, columns: int, build: Callable[[Scope, SSAValue, SSAValue], None]
+        self, scope: Scope, lines: Bounds, columns: int, build: Callable[[Scope, SSAValue, SSAValue], None]
     ) -> None:
-        """A loop over so many tiles of each row."""
+        """A loop over so many tiles of each of the rows of tiles."""
         zero, count = self.root.index_constant(0), self.root.index_constant(columns)
         count_loop(
-            scope, "line", (zero, lines),
+            scope, "line", lines,
             lambda outer, line: count_loop(outer, "tile", (zero, count), lambda s, tile: build(s, line, tile)),
         )  # fmt: skip
 
@@ -130,24 +140,26 @@ class WinogradTiles:
                     places = left.moved(inner, row, constant(0)), right, sums.moved(inner, row, constant(0))
                     self.tiles.multiply(inner, tile, depth, *places, channel)
 
-                self._each_tile(middle, lines, tiling.tiles, some)
+                self._each_tile(middle, (constant(0), lines), tiling.tiles, some)
 
             count_loop(outer, "channel", (constant(0), constant(of.channels)), block, tiling.channels)
 
         count_loop(scope, "product", (constant(0), constant(PRODUCTS)), product)
 
-    def _join(self, scope: Scope, lines: SSAValue) -> None:
+    def _join(self, scope: Scope, lines: Bounds) -> None:
         """A^T m A of all filters of a panel: sums of the positions of each tile; a last one may have one too many in a row."""
         whole, more = divmod(self.of.positions[2], SIDE)
-        self._each_tile(scope, lines, whole, lambda s, line, tile: self._joined(s, line, tile, SIDE))
+        self._each_tile(scope, lines, whole, lambda s, line, tile: self._joined(s, line, tile, lines[0], SIDE))
         if more:
-            last, bounds = self.root.index_constant(whole), (self.root.index_constant(0), lines)
-            count_loop(scope, "line", bounds, lambda s, line: self._joined(s, line, last, more))
+            last = self.root.index_constant(whole)
+            count_loop(scope, "line", lines, lambda s, line: self._joined(s, line, last, lines[0], more))
 
-    def _joined(self, scope: Scope, line: SSAValue, column: SSAValue, columns: int) -> None:
+    def _joined(self, scope: Scope, line: SSAValue, column: SSAValue, first_line: SSAValue, columns: int) -> None:
+        """The sums of a tile, next to those of the first line."""
         constant, sums, row = self.root.index_constant, self.result.sums, self.of.positions[2]
         first = times(scope, self._tile(scope, line, column), self.tiling.panel)
         at = [plus(scope, first, constant(n * self.product_step)) for n in range(PRODUCTS)]
+        line = scope.add(arith.SubiOp(line, first_line))
         place = plus(scope, times(scope, line, SIDE * row), times(scope, column, SIDE))
         to = [
             sums.place(scope, plus(scope, place, constant(i * row + j)), constant(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -259,6 +260,14 @@ func.func @main(%x: tensor<40x24xf32>, %w: tensor<24x64xf32>, %r: tensor<40x64xf
         assert actual.dtype == expected.dtype
         if actual.dtype == np.float32:
             np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+@needs_compiler
+def test_what_follows_is_computed_while_a_first_cache_has_the_sums() -> None:
+    source = Case(500, 24, 64, epilogue=BIAS_GELU_RESIDUAL).check().source
+    found = re.search(r"float sums\[(\d+)\]", source)
+    assert found is not None and int(found[1]) <= 16 * 64, "the sums of one tile"
+    Case(70, 1100, 40, epilogue=BIAS_GELU_RESIDUAL).check()  # several blocks of what is contracted
 
 
 def test_unfuse_takes_the_product_and_what_follows_apart() -> None:

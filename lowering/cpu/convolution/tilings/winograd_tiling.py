@@ -19,6 +19,8 @@ TASK_BYTES = 896 << 10
 DEPTH = 32
 """Channels that are summed up at a time, at most: errors are 0.77 to 0.87 of those of windows then (RMS, measured), and a first
 cache holds what a panel has of them."""
+JOINED_BYTES = 32 << 10
+"""Of the sums of a panel that are joined and stored at a time: a first cache holds them."""
 FILTER_WORK, TILE_WORK = 3.0, 40.0
 """Of a vector of filters that a task reads from a far cache, and of a vector of channels of a tile that is transformed."""
 
@@ -58,6 +60,11 @@ class WinogradTiling:
     def columns(self) -> int:
         """Positions of a row, those of a last tile that has one too many among them."""
         return SIDE * self.tile_columns
+
+    def joined_rows(self, itemsize: int) -> int:
+        """Of tiles, whose sums are joined and stored at a time."""
+        row = SIDE * self.columns * self.panel * itemsize
+        return max(1, min(JOINED_BYTES // row, self.tile_rows))
 
     @property
     def places(self) -> int:
