@@ -9,7 +9,7 @@ from fuse_opt.lowering.program import LibraryCall
 from fuse_opt.runtime.backends import indexing, sparse
 from fuse_opt.runtime.backends.blas.offers import blas_problem
 from fuse_opt.runtime.backends.gpu_ops import GpuOps
-from fuse_opt.runtime.backends.nvidia import cublas, cublaslt, cudnn, cusparse
+from fuse_opt.runtime.backends.nvidia import cublas, cublaslt, cudnn, cudnn_graph, cudnn_library, cusparse
 from fuse_opt.runtime.backends.nvidia.device_calls import Checks, DeviceLibrary
 from fuse_opt.runtime.backends.onednn.offers import onednn_load_problem, onednn_problem
 from fuse_opt.runtime.device.driver import Device
@@ -21,8 +21,11 @@ _Problem = Callable[[], str | None]
 _PROBLEMS: Mapping[str, Mapping[str, _Problem]] = {
     "cpu": {"blas": blas_problem, "onednn": onednn_problem},
     "cuda": {
-        name: module.LIBRARY.problem
-        for name, module in (("cublas", cublas), ("cublaslt", cublaslt), ("cudnn", cudnn), ("cusparse", cusparse))
+        "cublas": cublas.LIBRARY.problem,
+        "cublaslt": cublaslt.LIBRARY.problem,
+        "cudnn": cudnn_library.LIBRARY.problem,
+        "cudnn_graph": cudnn_library.LIBRARY.problem,
+        "cusparse": cusparse.LIBRARY.problem,
     },
 }
 """
@@ -33,6 +36,7 @@ _DEVICE_LIBRARIES: Mapping[str, Callable[[Device], DeviceLibrary]] = {
     "cublas": cublas.Cublas,
     "cublaslt": cublaslt.CublasLt,
     "cudnn": cudnn.Cudnn,
+    "cudnn_graph": cudnn_graph.CudnnGraphs,
     "cusparse": lambda device: cusparse.Cusparse(device, GpuOps(device)),
     "gpu": GpuOps,
 }

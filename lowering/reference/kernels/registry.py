@@ -137,6 +137,7 @@ def native_implementation(
     captured: bool = True,
     layouts: Callable[[Site], Sequence[LayoutRow]] | None = None,
     pack: Callable[[Site], Mapping[int, EncodingPart]] | None = None,
+    differentiable: bool = True,
 ) -> None:
     """
     Registers what compiled code calls for what the implementation `like` of the op computes, with the same pairs in place;
@@ -168,6 +169,7 @@ def native_implementation(
             captured=captured,
             layouts=layouts,
             pack=pack,
+            differentiable=differentiable,
             sized=False,
         )
     )

@@ -1,4 +1,4 @@
-"""Convolutions and their gradients on a device, by cuDNN through ctypes: the backend `cudnn`.
+"""Convolutions, their gradients and batch norms on a device, by cuDNN through ctypes: the backend `cudnn`.
 
 The functions are those of cuDNN's first interface, which versions 8 and 9 have: a call is its descriptors and a number. The
 library is asked for an algorithm when the program is built; its documentation promises no result in place of an operand.
@@ -7,14 +7,13 @@ library is asked for an algorithm when the program is built; its documentation p
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
 from typing import Any
 
 from fuse_opt.lowering.program import BufferRef, LibraryCall
+from fuse_opt.runtime.backends.nvidia.cudnn_library import LIBRARY, WITH_STEPS
 from fuse_opt.runtime.backends.nvidia.cudnn_problems import (
     DIRECTIONS,
     FMA_MATH,
@@ -25,13 +24,14 @@ from fuse_opt.runtime.backends.nvidia.cudnn_problems import (
     Problem,
     math_type,
     problem_of,
+    strides_of,
 )
 from fuse_opt.runtime.backends.nvidia.cudnn_steps import Steps, steps_of
+from fuse_opt.runtime.backends.nvidia.cudnn_whole import BATCH_NORM
 from fuse_opt.runtime.backends.nvidia.device_calls import (
     Address,
     Enqueue,
     Handles,
-    LibraryFile,
     chain_of,
     check,
     operands_of,
@@ -39,17 +39,15 @@ from fuse_opt.runtime.backends.nvidia.device_calls import (
 )
 from fuse_opt.runtime.device.driver import CudaError, Device
 
-_VERSIONS = (".9", ".8", "")
 # Values of enums in cudnn_graph.h and cudnn_ops.h.
 _CROSS_CORRELATION, _NCHW, _NHWC, _DETERMINISTIC = 1, 0, 1, 1
 _RELU, _IDENTITY, _PROPAGATE_NAN = 1, 5, 1
+_BY_CHANNEL = 1
+"""Statistics of a batch norm: for each channel, whatever its axes are."""
 _PRECOMPUTED_GEMM = 1
 """The only algorithm that may be followed by steps without a function."""
-_WITH_STEPS = "cudnnConvolutionBiasActivationForward"
 
-_P, _I, _S = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
-_ASK = (_P, _P, _P, _P, _P, _I, _P, _P)
-_RUN = (_P, _P, _P, _P, _P, _P, _P, _I, _P, _S, _P, _P, _P)
+_I, _S = ctypes.c_int, ctypes.c_size_t
 
 
 class _Found(ctypes.Structure):
@@ -66,34 +64,8 @@ class _Found(ctypes.Structure):
     )
 
 
-_SIGNATURES = {
-    "cudnnCreate": (_P,),
-    "cudnnDestroy": (_P,),
-    "cudnnSetStream": (_P, _P),
-    "cudnnCreateTensorDescriptor": (_P,),
-    "cudnnDestroyTensorDescriptor": (_P,),
-    "cudnnSetTensorNdDescriptor": (_P, _I, _I, _P, _P),
-    "cudnnCreateFilterDescriptor": (_P,),
-    "cudnnDestroyFilterDescriptor": (_P,),
-    "cudnnSetFilterNdDescriptor": (_P, _I, _I, _I, _P),
-    "cudnnCreateConvolutionDescriptor": (_P,),
-    "cudnnDestroyConvolutionDescriptor": (_P,),
-    "cudnnSetConvolutionNdDescriptor": (_P, _I, _P, _P, _P, _I, _I),
-    "cudnnSetConvolutionGroupCount": (_P, _I),
-    "cudnnSetConvolutionMathType": (_P, _I),
-    "cudnnCreateActivationDescriptor": (_P,),
-    "cudnnDestroyActivationDescriptor": (_P,),
-    "cudnnSetActivationDescriptor": (_P, _I, _I, ctypes.c_double),
-    _WITH_STEPS: (_P, _P, _P, _P, _P, _P, _P, _I, _P, _S, _P, _P, _P, _P, _P, _P, _P, _P),
-    **{each.function: _RUN for each in DIRECTIONS.values()},
-    **{each.ask: _ASK for each in DIRECTIONS.values()},
-}
 _REQUESTED = 8
 """Algorithms at most, as many as there are."""
-
-
-VARIABLE = "FUSE_OPT_CUDNN"
-LIBRARY = LibraryFile("cudnn", "cuDNN", VARIABLE, lambda: os.environ.get(VARIABLE, ""), _SIGNATURES, _VERSIONS)
 
 
 @dataclass(frozen=True)
@@ -113,7 +85,7 @@ class _Bound:
 
 
 class Cudnn(Handles):
-    """Convolutions of one program."""
+    """Calls of one program."""
 
     def __init__(self, device: Device) -> None:
         """Raises CudaError."""
@@ -121,7 +93,33 @@ class Cudnn(Handles):
         self._handle = self._made("cudnnCreate", "cudnnDestroy")
 
     def bound(self, call: LibraryCall, address: Address) -> Enqueue:
-        """What enqueues a convolution."""
+        """What enqueues a call."""
+        if call.operation == BATCH_NORM:
+            return self._batch_norm(call, address)
+        return self._convolve(call, address)
+
+    def _batch_norm(self, call: LibraryCall, address: Address) -> Enqueue:
+        x, scale, *_ = call.inputs
+        extents = (*x.shape, *(1,) * (4 - len(x.shape)))
+        tensor = self._tensor(extents, x.dtype)
+        parameter = self._tensor(tuple(n if axis == 1 else 1 for axis, n in enumerate(extents)), scale.dtype)
+        scalars = ((ctypes.c_double if x.dtype == "f64" else ctypes.c_float) * 2)(1, 0)
+        given = call.config.get("epsilon")
+        epsilon = float(given) if isinstance(given, int | float) else 1e-5
+
+        def enqueue(stream: Any) -> None:
+            self._call("cudnnSetStream", self._handle, stream.handle)
+            one = ctypes.addressof(scalars)
+            zero, (out,) = one + ctypes.sizeof(scalars) // 2, call.outputs
+            first, *parameters = map(address, call.inputs)
+            self._call(
+                "cudnnBatchNormalizationForwardInference", self._handle, _BY_CHANNEL, one, zero, tensor, first, tensor,
+                address(out), parameter, *parameters, epsilon,
+            )  # fmt: skip
+
+        return enqueue
+
+    def _convolve(self, call: LibraryCall, address: Address) -> Enqueue:
         direction, refs = DIRECTIONS[call.operation], (*operands_of(call), *call.outputs)
         steps = steps_of(chain_of(call))
         # All of them lie in one order: it is what is accepted.
@@ -161,7 +159,7 @@ class Cudnn(Handles):
         more = None if steps.like_result is None else call.inputs[steps.like_result]
         factor, added = (zero, result) if more is None else (one, more)
         self._call(
-            _WITH_STEPS, self._handle, one, a, address(first), b, address(second), bound.description, bound.algorithm,
+            WITH_STEPS, self._handle, one, a, address(first), b, address(second), bound.description, bound.algorithm,
             *workspace_at(call, address), factor, c, address(added), bound.bias, address(call.inputs[steps.bias]),
             bound.activation, c, address(result),
         )  # fmt: skip
@@ -206,9 +204,8 @@ class Cudnn(Handles):
     def _tensor(self, shape: tuple[int, ...], dtype: str, order: Sequence[int] = ()) -> int:
         """Of axes that lie in an order, from outermost to innermost; none is C order."""
         made = self._described("TensorDescriptor")
-        axes = order or range(len(shape))
-        strides = [prod(shape[axis] for axis in axes[axes.index(own) + 1 :]) for own in range(len(shape))]
-        self._call("cudnnSetTensorNdDescriptor", made, TYPES[dtype], len(shape), _integers(shape), _integers(strides))
+        lies = _integers(strides_of(shape, order))
+        self._call("cudnnSetTensorNdDescriptor", made, TYPES[dtype], len(shape), _integers(shape), lies)
         return made
 
     def _filter(self, shape: tuple[int, ...], dtype: str, order: Sequence[int]) -> int:

@@ -92,6 +92,12 @@ def _numbers(config: Config, name: str, count: int, otherwise: int) -> tuple[int
     return tuple(int(n) for n in found) if isinstance(found, tuple) and found else (otherwise,) * count
 
 
+def strides_of(shape: Sequence[int], order: Sequence[int] = ()) -> list[int]:
+    """Of axes that lie in an order, from outermost to innermost; none is C order."""
+    axes = order or range(len(shape))
+    return [prod(shape[axis] for axis in axes[axes.index(own) + 1 :]) for own in range(len(shape))]
+
+
 def math_type(dtype: str, fast: bool) -> int:
     """What products may be rounded to: those of f16 and bf16 are exact in f32 anyway."""
     if dtype in ("f16", "bf16"):

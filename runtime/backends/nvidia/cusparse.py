@@ -84,7 +84,7 @@ class _Bound:
     scalars: Any
     """One and zero."""
     memory: Any
-    """The library's buffer where it asked for more than was planned; allocated once, when the program is built."""
+    """The library's buffer where it asked for more than was planned."""
     around: tuple[Enqueue, Enqueue]
     """What runs before and behind the call."""
 
@@ -117,9 +117,7 @@ class Cusparse(Handles):
         scalars = ((ctypes.c_double if kind == NUMBERS["f64"] else ctypes.c_float) * 2)(1, 0)
         wanted = ctypes.c_size_t()
         self._call("cusparseSpMM_bufferSize", *self._arguments(matrices, scalars, kind), ctypes.addressof(wanted))
-        memory = None
-        if wanted.value > pattern.buffer.nbytes:
-            memory = self._device.allocate(wanted.value, "cuSPARSE's buffer")
+        memory = self._buffer(wanted.value, pattern.buffer, "cuSPARSE's buffer")
         before = _step("csr_padded", call, (indptr, indices), (pattern.ends, pattern.columns, pattern.broken))
         behind = _step("csr_last_row", call, (indptr, pattern.columns, values, x), (out,))
         around = self._kernels.bound(before, address), self._kernels.bound(behind, address)

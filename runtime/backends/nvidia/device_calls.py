@@ -112,9 +112,19 @@ class Handles:
         self._call(create, ctypes.byref(handle), *arguments)
         assert handle.value is not None
         if destroy is not None:
-            function = getattr(self._library, destroy)
-            weakref.finalize(self, self._device.destroy, function, handle).atexit = False
+            self._owns(destroy, handle)
         return handle.value
+
+    def _owns(self, destroy: str, handle: ctypes.c_void_p) -> None:
+        """Has a function destroy what was made when this is gone."""
+        weakref.finalize(self, self._device.destroy, getattr(self._library, destroy), handle).atexit = False
+
+    def _buffer(self, nbytes: int, room: BufferRef | None, title: str) -> Any:
+        """
+        Memory for a call where it asks for more than the room that was planned for it, allocated once, when the program is built;
+        None where the room will do. Raises CudaError.
+        """
+        return None if nbytes <= (0 if room is None else room.nbytes) else self._device.allocate(nbytes, title)
 
 
 def check(status: int, name: str) -> None:

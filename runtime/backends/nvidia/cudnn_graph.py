@@ -1,0 +1,195 @@
+"""Attention and norms by cuDNN's graph interface, through ctypes: the backend `cudnn_graph`.
+
+A call is a graph of one operation, its tensors, and the library's plan for it.
+
+A plan is made when the program is built: the first of the heuristics' that is the same in each run and has no sums of
+less precision. Tensors begin at multiples of 16 bytes, which a run checks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fuse_opt.lowering.program import BufferRef, LibraryCall
+from fuse_opt.runtime.backends.nvidia.cudnn_library import LIBRARY
+from fuse_opt.runtime.backends.nvidia.cudnn_problems import TYPES
+from fuse_opt.runtime.backends.nvidia.cudnn_whole import Operation, Piece, operation_of
+from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, Handles, check, workspace_at
+from fuse_opt.runtime.device.driver import CudaError, Device
+
+ALIGNMENT = 16
+# Values of enums in cudnn_graph.h: kinds of descriptors, types of attributes, attributes.
+_ENGINE, _CONFIGURATION, _HEURISTICS, _PLAN, _GRAPH, _PACK, _TENSOR = 2, 3, 4, 5, 15, 16, 17
+_AS_HANDLE, _AS_TYPE, _AS_BOOLEAN, _AS_I64, _AS_POINTER, _AS_MODE, _AS_NOTE, _AS_DESCRIPTOR = 0, 1, 2, 3, 6, 8, 11, 15
+_HEURISTICS_MODE, _HEURISTICS_GRAPH, _HEURISTICS_RESULTS, _CONFIGURATION_ENGINE, _ENGINE_NOTES = (
+    200,
+    201,
+    202,
+    300,
+    1303,
+)
+_PLAN_HANDLE, _PLAN_CONFIGURATION, _PLAN_WORKSPACE, _GRAPH_HANDLE, _GRAPH_OPERATIONS = 400, 401, 402, 800, 801
+_ALIGNED, _TYPE, _EXTENTS, _STRIDES, _NUMBER, _BY_VALUE = 900, 901, 902, 903, 906, 908
+_PACK_NUMBERS, _PACK_POINTERS, _PACK_WORKSPACE = 1000, 1001, 1003
+_MODES = (3, 2)
+"""Heuristics: those for speed, then those that have something for all that is supported."""
+_NOT_TAKEN = {2, 4}
+"""Numerical notes: sums of reduced precision, results that differ between runs."""
+_MOST_CONFIGURATIONS, _MOST_NOTES = 16, 16
+
+_P, _I, _L = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
+_Attribute = tuple[int, int, Any]
+"""Its name, its type, and an array of its values."""
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """An operation with the library's plan for it."""
+
+    plan: int
+    numbers: Any
+    """Of tensors."""
+    places: tuple[BufferRef | Any, ...]
+    """What each is: a buffer, or memory of the host with a number."""
+    memory: Any
+    """What the library works in where it asked for more than was planned."""
+
+
+class CudnnGraphs(Handles):
+    """Operations of one program."""
+
+    def __init__(self, device: Device) -> None:
+        """Raises CudaError."""
+        super().__init__(LIBRARY, device)
+        self._handle = self._made("cudnnCreate", "cudnnDestroy")
+
+    def bound(self, call: LibraryCall, address: Address) -> Enqueue:
+        """What enqueues an operation."""
+        refs = (*call.inputs, *call.outputs)
+        found = operation_of(call.operation, [ref.shape for ref in refs], [ref.dtype for ref in refs], call.config)
+        assert isinstance(found, Operation), call
+        plan = self._plan(self._graph(found), call)
+        wanted = (_L * 1)()
+        self._get(plan, _PLAN_WORKSPACE, _AS_I64, wanted)
+        memory = self._buffer(wanted[0], _aligned_room(call), "what cuDNN works in")
+        places = tuple(
+            (ctypes.c_float * 1)(piece.number) if piece.place is None else refs[piece.place] for piece in found.pieces
+        )
+        numbers = (_L * len(places))(*range(1, len(places) + 1))
+        return partial(self._enqueue, _Bound(plan, numbers, places, memory), call, address)
+
+    def _enqueue(self, bound: _Bound, call: LibraryCall, address: Address, stream: Any) -> None:
+        starts = [address(at) if isinstance(at, BufferRef) else ctypes.addressof(at) for at in bound.places]
+        buffers = (start for start, at in zip(starts, bound.places, strict=True) if isinstance(at, BufferRef))
+        if any(start % ALIGNMENT for start in buffers):
+            raise CudaError(
+                f"'{call.operation}': cuDNN takes arrays that begin at multiples of {ALIGNMENT} bytes; copy what does not, or "
+                'compile with backend="-cudnn_graph"'
+            )
+        memory = workspace_at(call, address)[0] if bound.memory is None else int(bound.memory)
+        count = len(starts)
+        pack = self._descriptor(_PACK, owned=False)
+        try:
+            self._finish(
+                pack,
+                (_PACK_NUMBERS, _AS_I64, bound.numbers),
+                (_PACK_POINTERS, _AS_POINTER, (_P * count)(*starts)),
+                (_PACK_WORKSPACE, _AS_POINTER, (_P * 1)(memory)),
+            )
+            self._call("cudnnSetStream", self._handle, stream.handle)
+            self._call("cudnnBackendExecute", self._handle, bound.plan, pack)
+        finally:
+            self._library.cudnnBackendDestroyDescriptor(pack)
+
+    def _graph(self, operation: Operation) -> int:
+        tensors = [self._tensor(number + 1, piece) for number, piece in enumerate(operation.pieces)]
+        attributes: list[_Attribute] = [(name, kind, (_I * 1)(value)) for (name, kind), value in operation.settings]
+        for piece, tensor in zip(operation.pieces, tensors, strict=True):
+            attributes.append((piece.attribute, _AS_DESCRIPTOR, (_P * 1)(tensor)))
+        made = self._finish(self._descriptor(operation.kind), *attributes)
+        handle = (_GRAPH_HANDLE, _AS_HANDLE, (_P * 1)(self._handle))
+        return self._finish(self._descriptor(_GRAPH), handle, (_GRAPH_OPERATIONS, _AS_DESCRIPTOR, (_P * 1)(made)))
+
+    def _tensor(self, number: int, piece: Piece) -> int:
+        rank = len(piece.extents)
+        attributes: list[_Attribute] = [
+            (_NUMBER, _AS_I64, (_L * 1)(number)),
+            (_TYPE, _AS_TYPE, (_I * 1)(TYPES[piece.dtype])),
+            (_ALIGNED, _AS_I64, (_L * 1)(4 if piece.place is None else ALIGNMENT)),
+            (_EXTENTS, _AS_I64, (_L * rank)(*piece.extents)),
+            (_STRIDES, _AS_I64, (_L * rank)(*piece.strides)),
+        ]
+        if piece.place is None:
+            attributes.append((_BY_VALUE, _AS_BOOLEAN, (ctypes.c_bool * 1)(True)))
+        return self._finish(self._descriptor(_TENSOR), *attributes)
+
+    def _plan(self, graph: int, call: LibraryCall) -> int:
+        """The library's first plan of those that may be taken. Raises CudaError where there is none."""
+        for configuration in self._configurations(graph):
+            if _NOT_TAKEN.isdisjoint(self._notes(configuration)):
+                plan = self._descriptor(_PLAN)
+                self._set(plan, _PLAN_HANDLE, _AS_HANDLE, (_P * 1)(self._handle))
+                self._set(plan, _PLAN_CONFIGURATION, _AS_DESCRIPTOR, (_P * 1)(configuration))
+                if not self._library.cudnnBackendFinalize(plan):
+                    return plan
+        raise CudaError(
+            f"'{call.operation}': cuDNN has no plan for {[ref.shape for ref in call.inputs]} of {call.inputs[0].dtype}; "
+            'compile with backend="-cudnn_graph"'
+        )
+
+    def _configurations(self, graph: int) -> Iterator[int]:
+        """What the heuristics name, the best one first; some have nothing for an operation, and say so by a status."""
+        for mode in _MODES:
+            found = self._descriptor(_HEURISTICS)
+            self._set(found, _HEURISTICS_GRAPH, _AS_DESCRIPTOR, (_P * 1)(graph))
+            self._set(found, _HEURISTICS_MODE, _AS_MODE, (_I * 1)(mode))
+            if self._library.cudnnBackendFinalize(found):
+                continue
+            made = [self._descriptor(_CONFIGURATION) for _ in range(_MOST_CONFIGURATIONS)]
+            yield from made[: self._get(found, _HEURISTICS_RESULTS, _AS_DESCRIPTOR, (_P * len(made))(*made))]
+
+    def _notes(self, configuration: int) -> Sequence[int]:
+        """The numerical notes of a configuration's engine."""
+        engine = self._descriptor(_ENGINE)
+        self._get(configuration, _CONFIGURATION_ENGINE, _AS_DESCRIPTOR, (_P * 1)(engine))
+        notes = (_I * _MOST_NOTES)()
+        return list(notes[: self._get(engine, _ENGINE_NOTES, _AS_NOTE, notes)])
+
+    def _descriptor(self, kind: int, owned: bool = True) -> int:
+        """A descriptor, destroyed with this unless its maker owns it. Raises CudaError."""
+        made = ctypes.c_void_p()
+        self._call("cudnnBackendCreateDescriptor", kind, ctypes.byref(made))
+        assert made.value is not None
+        if owned:
+            self._owns("cudnnBackendDestroyDescriptor", made)
+        return made.value
+
+    def _finish(self, descriptor: int, *attributes: _Attribute) -> int:
+        for name, kind, values in attributes:
+            self._set(descriptor, name, kind, values)
+        self._call("cudnnBackendFinalize", descriptor)
+        return descriptor
+
+    def _set(self, descriptor: int, name: int, kind: int, values: Any) -> None:
+        status = self._library.cudnnBackendSetAttribute(descriptor, name, kind, len(values), values)
+        check(status, f"cudnnBackendSetAttribute of attribute {name}")
+
+    def _get(self, descriptor: int, name: int, kind: int, values: Any) -> int:
+        """How many values there are, of which as many as there is room for are written."""
+        room, count = len(values), _L()
+        status = self._library.cudnnBackendGetAttribute(descriptor, name, kind, room, ctypes.byref(count), values)
+        check(status, f"cudnnBackendGetAttribute of attribute {name}")
+        return min(count.value, room)
+
+
+def _aligned_room(call: LibraryCall) -> BufferRef | None:
+    """The part of the workspace that is aligned as the library has it."""
+    slot = call.workspace
+    if slot is None:
+        return None
+    start, nbytes = workspace_at(call, lambda ref: ref.offset)
+    return BufferRef(slot.buffer, start, (nbytes,), "i8")
