@@ -182,18 +182,34 @@ _WINOGRAD = replace(
     layouts=_any_channels,
     numerics="finite",
 )
+_GPU_ATTENTION = replace(_ATTENTION, name="gpu.attention", platform="cuda", trace=trace_online_softmax, sized=False)
+_BLOCK = 64
+"""Queries, and keys, that `gpu.attention` goes over at a time: others are computed for nothing."""
+
+
+def _attention_cost(site: Site) -> Cost:
+    """Of all blocks that queries and keys touch, with what is between the products."""
+    assert site.device is not None
+    q, k, v, *_ = site.operands
+    rows, keys = (-(-tensor.shape[-2] // _BLOCK) * _BLOCK for tensor in (q, k))
+    work = 2 * prod(q.shape[:-2]) * rows * keys * (q.shape[-1] + v.shape[-1])
+    rate = site.device.implementation_rate("gpu.attention", q.dtype)
+    return Cost(work, site.nbytes, rate, site.device.launch)
+
+
 _OFFERS: Mapping[str, Sequence[Offer]] = {
     "graph.matmul": (
         _PRODUCT,
         _ATTENTION,
         _ATTENTION_GRADIENT,
-        replace(_ATTENTION, name="gpu.attention", platform="cuda", trace=trace_online_softmax, sized=False),
+        _GPU_ATTENTION,
     ),
     "graph.conv": (
         replace(_PRODUCT, cost=_single_cost, layouts=_channels_last),
         replace(_CONVOLUTION, layouts=_any_channels),
         _WINOGRAD,
     ),
+    "graph.scaled_dot_product_attention": (replace(_GPU_ATTENTION, trace=None, cost=_attention_cost),),
     "graph.conv_transpose": (_CONVOLUTION,),
     "graph.conv_backward_data": (_CONVOLUTION,),
     "graph.conv_backward_weight": (_CONVOLUTION,),

@@ -25,8 +25,11 @@ def decomposed_seconds(op: CompositeOp, machine: Machine) -> float:
     """
     What a composite takes as the ops of its decomposition: its opaque ones, and one pass over what it reads and makes. Values
     that fusable ops make or alone read are left out, and so is the launch beside such ops: fusion makes one kernel of them,
-    which keeps values out of memory, and a call of the whole op cannot.
+    which keeps values out of memory, and a call of the whole op cannot. Code of the program for all of it at once says itself
+    what it takes.
     """
+    if (whole := _least_seconds(op, op, machine, composite=True)) is not None:
+        return whole
     total = 0.0
     waiting: list[CompositeOp] = [op]
     while waiting:
@@ -46,13 +49,15 @@ def _are_fusable(readers: Collection[Operation]) -> bool:
     return bool(readers) and all(isinstance(reader, StructuredOp | CompositeOp) for reader in readers)
 
 
-def _least_seconds(op: OpaqueOp, place: Operation, machine: Machine) -> float | None:
+def _least_seconds(
+    op: OpaqueOp | CompositeOp, place: Operation, machine: Machine, composite: bool = False
+) -> float | None:
     """By the cheapest of the implementations that take an op and are allowed at a place; None where none says."""
     site = Site.of(op, machine)
     offers = [
         offer
         for offer in offers_at(place, op.name, machine.platform)
-        if not offer.composite and offer.refusal(site) is None
+        if offer.composite is composite and offer.refusal(site) is None
     ]
     return min((seconds for offer in offers if (seconds := offer.seconds(site)) is not None), default=None)
 

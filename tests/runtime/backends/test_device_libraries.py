@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from cuda_library_scenarios import CONVOLUTIONS, chain_text, convolution_texts
 from cuda_sparse_scenarios import csr_product_text
+from cuda_whole_scenarios import whole_text
 from ir_testing import kernels, parse
 from xdsl.dialects.builtin import ModuleOp
 
@@ -19,6 +20,7 @@ from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.lowering.program import LibraryCall
 from fuse_opt.passes.devices.device import device_names, find_device
 from fuse_opt.runtime.backends import registry
+from fuse_opt.runtime.backends.nvidia import cudnn_whole
 from fuse_opt.runtime.backends.nvidia.cublaslt import epilogue_of
 from fuse_opt.runtime.backends.nvidia.cudnn_problems import Problem, math_type, problem_of
 from fuse_opt.runtime.backends.nvidia.cudnn_steps import Steps, steps_of
@@ -142,12 +144,76 @@ def test_csr_products_are_chosen_by_cost(extents: tuple[int, int, int, int], dty
     assert offer.workspace_bytes(site) >= 4 * (extents[0] + 1 + extents[2]) + (1 << 20)
 
 
+ATTENTION = "scaled_dot_product_attention"
+
+
+def whole(op: str, attributes: str, operands: str, result: str, dtype: str) -> str:
+    return whole_text(op, attributes, [shape_of(each) for each in operands.split()], shape_of(result), dtype)
+
+
+def shape_of(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("x")))
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "operands", "result", "dtype", "expected"),
+    [
+        (ATTENTION, "", "2x8x64 2x8x64 2x8x64", "2x8x64", "bf16", None),
+        (ATTENTION, "", "2x8x64 2x8x64 2x8x64", "2x8x64", "f32", "dtype"),
+        (ATTENTION, "", "2x8x64 2x8x64 2x8x64 8x8", "2x8x64", "f16", "mask"),
+        (ATTENTION, "is_causal = true", "2x8x64 2x8x64 2x8x64", "2x8x64", "f16", "causal"),
+        (ATTENTION, "dropout_p = 0.5 : f64, seed = 1 : i64", "2x8x64 2x8x64 2x8x64", "2x8x64", "f16", "dropout"),
+        (ATTENTION, "", "2x8x20 2x8x20 2x8x64", "2x8x64", "f16", "depth"),
+        (ATTENTION, "", "2x8x64 2x8x64 2x8x136", "2x8x136", "f16", "depth"),
+        (ATTENTION, "", "2x0x64 2x8x64 2x8x64", "2x0x64", "f16", "empty"),
+        ("layer_norm", "", "4x8 8 8", "4x8", "f32", None),
+        ("layer_norm", "", "4x8 8", "4x8", "f32", "no-parameters"),
+        ("layer_norm", "", "4x8 8 8", "4x8", "f64", "dtype"),
+        ("rms_norm", "", "4x8", "4x8", "f32", "no-parameters"),
+        ("batch_norm", "", "4x8x3 8 8 8 8", "4x8x3", "f32", None),
+        ("batch_norm", "", "4x8x3 8 8 8 8", "4x8x3", "bf16", "dtype"),
+        ("batch_norm", "axis = 2 : i64", "4x8x3 3 3 3 3", "4x8x3", "f32", "axis"),
+    ],
+)
+def test_what_cudnn_takes_as_a_whole(
+    op: str, attributes: str, operands: str, result: str, dtype: str, expected: str | None
+) -> None:
+    text = whole(op, attributes, operands, result, dtype)
+    site = Site.of(next(each for each in parse(text).walk() if each.name == f"graph.{op}"), find_device("h200"))  # pyright: ignore[reportArgumentType]
+    offer = find_offer(f"graph.{op}", f"{'cudnn' if op == 'batch_norm' else 'cudnn_graph'}.{op}")
+    assert offer is not None and offer.refusal(site) == expected
+    older = offer.refusal(replace(site, device=find_device("t4")))
+    assert older == ("needs-sm_80" if op != "batch_norm" and dtype != "f32" else expected)
+
+
+def test_attention_is_cudnns_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choices(
+        shape: str, dtype: str = "bf16", op: str = ATTENTION, more: str = "", words: str = "cudnn_graph"
+    ) -> str:
+        text = whole(op, "", f"{shape} {more or f'{shape} {shape}'}", shape, dtype)
+        module = parse(text)
+        collected = optimize(module, f"gpu-attach-device{{device=h200}},attach-backends{{backends={words}}},default")
+        return ",".join(k.implementation.data for k in kernels(collected) if k.implementation is not None)
+
+    assert choices("8x16x1024x64") == f"cudnn_graph.{ATTENTION}"
+    assert choices("8x16x517x64") == "gpu.attention", "blocks of 128 are half empty"
+    assert choices("8x16x1024x64", words="-cusparse") == "gpu.attention", "nobody asked for it"
+    assert choices("512x768", "f32", "layer_norm", "768 768") == "", (
+        "a pass over memory either way: code of the program"
+    )
+    monkeypatch.setattr(cudnn_whole, "library_version", lambda: 91200)
+    assert choices("8x16x1024x64") == "gpu.attention", "a library that has no such operation"
+
+
 def test_offers_of_a_device_need_a_device() -> None:
     offers = [offer for offer in all_offers() if offer.platform == "cuda"]
-    assert {offer.backend for offer in offers} == {"cublas", "cublaslt", "cudnn", "cusparse", "gpu"}
-    assert [offer.name for offer in offers if not offer.native] == ["gpu.attention"], "which is a kernel of the program"
+    assert {offer.backend for offer in offers} == {"cublas", "cublaslt", "cudnn", "cudnn_graph", "cusparse", "gpu"}
+    assert [offer.name for offer in offers if not offer.native] == ["gpu.attention"] * 2, (
+        "which is a kernel of the program"
+    )
     libraries = [offer for offer in offers if offer.backend != "gpu"]
-    assert all(offer.takes_workspace and not offer.inplace for offer in libraries)
+    assert not any(offer.inplace for offer in libraries)
+    assert [offer.name for offer in libraries if not offer.takes_workspace] == ["cudnn.batch_norm"]
     for text in convolution_texts(1, "bf16").values():
         op = next(op for op in parse(text).walk() if find_offer(op.name, None) is not None)
         site = Site.of(op, find_device("h200"))  # pyright: ignore[reportArgumentType]
@@ -204,4 +270,5 @@ def test_a_library_that_is_off_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("cublas", "cublaslt", "cudnn", "cusparse")
     for name in names:
         monkeypatch.setenv(f"FUSE_OPT_{name.upper()}", "off")
-    assert unavailable_backends("cuda") == {name: f"FUSE_OPT_{name.upper()}=off" for name in names}
+    reasons = {name: f"FUSE_OPT_{name.upper()}=off" for name in names}
+    assert unavailable_backends("cuda") == {**reasons, "cudnn_graph": "FUSE_OPT_CUDNN=off"}
