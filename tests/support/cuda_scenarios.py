@@ -46,6 +46,7 @@ from cuda_running import (
 )
 from cuda_sparse_scenarios import SPARSE_SCENARIOS
 from cuda_stream_scenarios import STREAM_SCENARIOS
+from cuda_whole_scenarios import WHOLE_SCENARIOS
 
 from fuse_opt.lowering.program import GridLaunch, Segment
 from fuse_opt.lowering.program.float_formats import narrow, widen
@@ -340,7 +341,8 @@ SCENARIOS: dict[str, Callable[[], str]] = {
     for scenario in (
         examples, twelve_kernels, changing_pointers, rotating_results, device_arrays, donated_arguments, frozen_arguments,
         narrow_floats, streams, torch_tensors, host_calls, products, threads, results, targets_in_common_memory, kernel_names,
-        shared_memory, five_warps, bound_calls, *STREAM_SCENARIOS, *LIBRARY_SCENARIOS, *SPARSE_SCENARIOS, launch_costs,
+        shared_memory, five_warps, bound_calls, *STREAM_SCENARIOS, *LIBRARY_SCENARIOS, *SPARSE_SCENARIOS, *WHOLE_SCENARIOS,
+        launch_costs,
     )
 }  # fmt: skip
 

@@ -298,3 +298,4 @@ int cudnnConvolutionBiasActivationForward(void *handle, const void *alpha, void 
                  bytes, steps);
 }
 }
+#include "cudnn_graph.hpp"
