@@ -21,7 +21,7 @@ class AttachBackendsPass(ModulePass):
     ```
     becomes, with `backends=-fuse`,
     ```mlir
-    builtin.module attributes {graph.backends = ["aten", "blas", "cublas", "cublaslt", "cudnn", "cusparse", ...]} { ... }
+    builtin.module attributes {graph.backends = ["aten", "blas", "cublas", "cublaslt", "cudnn", "gpu", "numpy"]} { ... }
     ```
     Fusion then puts nothing into kernels that only others would run, and select-implementation chooses among those. A name
     adds a backend to those that are there by default, `-name` removes it, `none` removes all. Without a word nothing is

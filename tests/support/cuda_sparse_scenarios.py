@@ -11,6 +11,7 @@ from cuda_running import Array, compiled, counters
 
 from fuse_opt.runtime.backends.registry import unavailable_backends
 from fuse_opt.tools.compiler.api import evaluate
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 
 def csr_product_text(rows: int, columns: int, capacity: int, width: int, dtype: str, promise: str = "") -> str:
@@ -41,6 +42,9 @@ CASES: list[tuple[list[int], int, int, int, str]] = [
 ]
 
 
+PIPELINE = f"attach-backends{{backends=cusparse}},{','.join(DEFAULT_PIPELINE)}"
+
+
 def csr_products() -> str:
     """Products by cuSPARSE, launched, captured and replayed: as the reference has them, whatever lies behind the last entry."""
     if problem := unavailable_backends("cuda").get("cusparse"):
@@ -59,7 +63,7 @@ def _csr_product(case: tuple[list[int], int, int, int, str], seed: int, library:
     counts, columns, more, width, dtype = case
     capacity, random, name = sum(counts) + more, np.random.default_rng(seed), np.dtype(f"f{int(dtype[1:]) // 8}")
     text = csr_product_text(len(counts), columns, capacity, width, dtype, "cusparse.csr_matmul")
-    program = compiled(text)
+    program = compiled(text, PIPELINE)
     assert implementations(program) == ["cusparse.csr_matmul"], text
     indptr, indices = _pattern(counts, columns, capacity)
     values, x = random.standard_normal(capacity).astype(name), random.standard_normal((columns, width)).astype(name)

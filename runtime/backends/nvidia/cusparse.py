@@ -4,6 +4,8 @@ The library takes a pattern whose entries end where its arrays do. Ours have a c
 on the device alone. So what is behind the last entry is given to the last row, and that row is computed by a kernel of our own
 behind the call: nothing waits for the device, and a call is part of a graph. The same kernels look at the pattern first, as the
 library reads where it says.
+
+No device has run it yet, so it is there where it is named (`--backend=cusparse`).
 """
 
 from __future__ import annotations
@@ -214,6 +216,7 @@ def _register() -> None:
         _accepts,
         _cost,
         workspace=_workspace,
+        optional=True,
         platform="cuda",
     )
 

@@ -134,8 +134,9 @@ def test_what_a_device_runs_is_chosen_again(device: str) -> None:
 )
 def test_csr_products_are_chosen_by_cost(extents: tuple[int, int, int, int], dtype: str, named: str) -> None:
     text = csr_product_text(*extents, dtype)
-    module = optimize(parse(text), "gpu-attach-device{device=h200},default")
-    assert [k.implementation and k.implementation.data for k in kernels(module) if opaque_op(k)] == [named]
+    for words, expected in (("cusparse", named), ("-cublas", "gpu.csr_matmul")):
+        module = optimize(parse(text), f"gpu-attach-device{{device=h200}},attach-backends{{backends={words}}},default")
+        assert [k.implementation and k.implementation.data for k in kernels(module) if opaque_op(k)] == [expected]
     site = Site.of(next(op for op in parse(text).walk() if op.name == "graph.csr_matmul"), find_device("h200"))  # pyright: ignore[reportArgumentType]
     offer = find_offer("graph.csr_matmul", "cusparse.csr_matmul")
     assert offer is not None
