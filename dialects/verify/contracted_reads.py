@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from xdsl.ir import BlockArgument, Operation, OpResult
 
-from fuse_opt.dialects.fused import KernelOp, YieldOp
+from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
@@ -31,29 +31,31 @@ def calls_library(kernel: KernelOp) -> bool:
 class ContractedReads:
     """
     The parts of a kernel of opaque ops: the pass behind the last of these, and `stored`, the results of that pass: those that
-    follow from the last one, and those that have to do with none, which are computed where these are.
+    follow from the last one, and where no opaque op is in front of another all others, too, which are computed where these
+    are, even if what is contracted is made of them. `elsewhere` are ops that others of its instances or another pass run.
     """
 
     def __init__(self, kernel: KernelOp) -> None:
         ops = list(kernel.block.ops)
-        self.kernel = kernel
         opaque = [op for op in ops if isinstance(op, OpaqueOp)]
         front = _needed(ops, {value.op for op in opaque for value in op.operands if isinstance(value, OpResult)})
         last: set[Operation] = {op for op in opaque if op not in front}
-        following = _following(ops, last)
-        beside = set(ops) - front - _following(ops, opaque)
-        self.stored = [number for number, value in enumerate(kernel.yielded()) if value.owner in following | beside]
-        yielded = {value.op for number in self.stored if isinstance(value := kernel.yielded()[number], OpResult)}
-        behind = _needed(ops, yielded - front - last, front | last)
+        following, results = _following(ops, last), kernel.yielded()
+        is_one_pass = len(last) == len(opaque)
+        self.stored = [n for n, value in enumerate(results) if is_one_pass or value.owner in following]
+        yielded = {value.op for number in self.stored if isinstance(value := results[number], OpResult)}
+        again = _needed(ops, yielded & front, last)
+        behind = again | _needed(ops, yielded - front - last, front | last)
         self.behind = [op for op in ops if op in behind]
+        used = _needed(ops, {value.op for value in results if isinstance(value, OpResult)})
+        self.elsewhere = [op for op in ops if op in used and (op in front or op not in behind)]
 
     def clash(self, result: int, operands: frozenset[int]) -> str | None:
         """
         Why the result must not be written over operands, as far as what is not behind is concerned: what is contracted is read by
         many instances, for other elements than the one that each of them stores.
         """
-        elsewhere = [op for op in self.kernel.block.ops if op not in self.behind and not isinstance(op, YieldOp)]
-        read = {value.index for op in elsewhere for value in op.operands if isinstance(value, BlockArgument)}
+        read = {value.index for op in self.elsewhere for value in op.operands if isinstance(value, BlockArgument)}
         if read & operands:
             return "reads it as a part of what is contracted, by other instances, too"
         if result not in self.stored:
