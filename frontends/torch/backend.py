@@ -167,7 +167,7 @@ def _backend(options: Options, original: Original) -> Any:
     backends = import_module("torch._dynamo.backends.common")
     partition: Partition = least_cut
     if options.budget is not None:
-        partition = WithinBudget(parse_budget(options.budget), partial(_free_arena, options=options))
+        partition = WithinBudget(parse_budget(options.budget), partial(_trials, options=options))
     return backends.aot_autograd(
         fw_compiler=partial(compile_graph, kind="forward", options=options, original=original),
         bw_compiler=partial(compile_graph, kind="backward", options=options, original=original),
@@ -385,30 +385,35 @@ def _program(imported: Imported, options: Options, saved: int, on_device: bool) 
     if budget is not None and budget < 0:
         kept = f"values that are kept from the forward to the backward graph take {saved} bytes"
         raise ValueError(f"option 'budget': {kept} of {options.budget}; give a larger one, or checkpoint the model")
-    return api.compile(
-        imported.module,
-        target="cuda" if on_device else "cpu",
-        pipeline=options.pipeline,
-        backend=options.backend,
-        budget=budget,
-        tuned=options.tuned,
-        whole=True,
-        emulated=options.target == "emulated",
-    )
+    try:
+        return api.compile(
+            imported.module,
+            target="cuda" if on_device else "cpu",
+            pipeline=options.pipeline,
+            backend=options.backend,
+            budget=budget,
+            tuned=options.tuned,
+            whole=True,
+            emulated=options.target == "emulated",
+        )
+    except api.InputError as error:
+        if not saved or not isinstance(over := error.__cause__, api.OverBudget):
+            raise
+        kept = f"of {options.budget} values that are kept from the forward to the backward graph take {saved} bytes"
+        raise ValueError(f"option 'budget': {kept}; {error.message}; with those {over.least + saved}B") from error
 
 
-def _free_arena(graph_module: Any, kind: str, options: Options) -> int:
-    """Bytes of the arena of a graph where nothing is computed again for a budget; 0 where extents are unknown."""
+def _trials(graph_module: Any, kind: str, options: Options) -> Any:
+    """What passes make of a graph with ever more recomputation; None where extents are unknown."""
     graph_module = join_terms(graph_module, (join_products, join_slices))
     if (metas := metas_of(graph_module)) is None:
-        return 0
+        return None
     modes: Any = import_module("torch.utils._python_dispatch")
     with torch.no_grad(), modes._disable_current_modes():
         imported = Importer(graph_module, metas, precision=_precision(options)).run()
     if kind == "forward":
         imported.module.attributes[TRAINING] = UnitAttr()
-    trials = api.trials(imported.module, options.pipeline, backend=options.backend, tuned=options.tuned)
-    return trials.of().arena
+    return api.trials(imported.module, options.pipeline, backend=options.backend, tuned=options.tuned)
 
 
 def _precision(options: Options) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 from fuse_opt.frontends.torch.saved_values import saved_bytes_of
 
@@ -24,32 +25,76 @@ def least_cut(joint: Any, arguments: Sequence[Any], **options: Any) -> tuple[Any
     )
 
 
+class Trial(Protocol):
+    """What passes make of a graph."""
+
+    @property
+    def arena(self) -> int: ...
+
+
+class Trials(Protocol):
+    """What passes make of a graph with ever more recomputation, each choice once."""
+
+    def of(self) -> Trial: ...
+    def of_loops(self) -> Trial: ...
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A forward and a backward graph, and the bytes that the one keeps for the other."""
+
+    saved: int
+    graphs: tuple[Any, Any]
+    trials: Callable[[Any, str], Trials | None]
+
+    @cached_property
+    def _trials(self) -> list[Trials]:
+        """Of the backward graph, then of the forward one, whose arena is mostly the smaller."""
+        found = (self.trials(self.graphs[number], kind) for number, kind in ((1, "backward"), (0, "forward")))
+        return [each for each in found if each is not None]
+
+    def needed(self, budget: int, again: bool) -> int:
+        """Bytes of what is kept and of the larger arena, `again` where all is computed again that loops compute; no less than
+        the first number beyond the budget."""
+        found = self.saved
+        for each in self._trials:
+            trial = each.of_loops() if again else each.of()
+            found = max(found, self.saved + trial.arena)
+            if found > budget:
+                break
+        return found
+
+
 @dataclass(frozen=True)
 class WithinBudget:
     """
-    The graphs that keep the most of those that fit, by the arenas that passes make of them without more recomputation; those
-    that need the least where none fits, as the passes may compute more again.
+    The graphs that keep the most of those that fit, as passes plan their arenas, or where none does, of those that fit with more
+    recomputation of loops; if none does so, either, those that need the least, as passes may compute products again.
     """
 
     budget: int
-    arena: Callable[[Any, str], int]
-    """Bytes of the arena of a graph of a kind."""
+    trials: Callable[[Any, str], Trials | None]
+    """Of a graph of a kind; None where extents are unknown."""
 
     def __call__(self, joint: Any, arguments: Sequence[Any], **options: Any) -> tuple[Any, Any]:
+        cuts = self._cuts(joint, arguments, options)
+        for again in (False, True):
+            if (
+                found := next((cut for cut in cuts if cut.needed(self.budget, again) <= self.budget), None)
+            ) is not None:
+                return found.graphs
+        if not cuts:
+            return least_cut(joint, arguments, **options)
+        return min(cuts, key=lambda cut: cut.needed(self.budget, True)).graphs
+
+    def _cuts(self, joint: Any, arguments: Sequence[Any], options: dict[str, Any]) -> list[_Cut]:
+        """Those that keep no more than the budget, one for each number of bytes, the most first."""
         config: Any = import_module("torch._functorch.config")
-        found: list[tuple[int, tuple[Any, Any]]] = []
-        seen: set[int] = set()
+        found: dict[int, _Cut] = {}
         for share in _SHARES:
             with config.patch(activation_memory_budget=share):
                 graphs = least_cut(deepcopy(joint), arguments, **options)
             saved = saved_bytes_of(graphs[0], options["num_fwd_outputs"])
-            if saved in seen or saved > self.budget:
-                continue
-            seen.add(saved)
-            needed = saved + max(map(self.arena, graphs, ("forward", "backward")))
-            if needed <= self.budget:
-                return graphs
-            found.append((needed, graphs))
-        if not found:
-            return least_cut(joint, arguments, **options)
-        return min(found, key=lambda each: each[0])[1]
+            if saved <= self.budget:
+                found.setdefault(saved, _Cut(saved, graphs, self.trials))
+        return [found[saved] for saved in sorted(found, reverse=True)]

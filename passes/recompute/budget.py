@@ -35,7 +35,8 @@ def within_budget(module: ModuleOp, passes: Sequence[ModulePass], budget: int, r
     """
     The passes, with as little recomputation as the budget needs: as they are where that is enough, else whatever it takes of
     pointwise ops, then reductions, then products. The module is not changed. Raises RefusedError where no pass recomputes or
-    plans, and for a budget that nothing tried keeps; that says what is alive at once, and where one op alone needs more, which.
+    plans, and OverBudget for a budget that nothing tried keeps; that says what is alive at once, and where one op alone needs
+    more, which.
     """
     trials = Trials(module, passes, run)
     if (found := trials.within(budget)) is not None:
@@ -45,6 +46,14 @@ def within_budget(module: ModuleOp, passes: Sequence[ModulePass], budget: int, r
     if (need := min(needs, key=lambda each: each.nbytes)).nbytes > budget:
         raise _below(need, budget)
     raise _over(trials.least(), budget)
+
+
+class OverBudget(RefusedError):
+    """Nothing that is tried keeps a budget; `least` bytes are kept, or are what one op alone needs."""
+
+    def __init__(self, message: str, op: Operation, least: int) -> None:
+        super().__init__(message, op)
+        self.least = least
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,7 @@ def _own_value(op: OutlinedOp, storage: Storage) -> SSAValue:
     return next(value for value in (*op.operands, *op.results) if value in storage.values)
 
 
-def _below(need: _Need, budget: int) -> RefusedError:
+def _below(need: _Need, budget: int) -> OverBudget:
     """The refusal of a budget that no order and no recomputation between kernels can keep."""
     ops = need.op.ops() if isinstance(need.op, OutlinedOp) else []
     opaque = [op for op in ops if isinstance(op, OpaqueOp)]
@@ -85,10 +94,10 @@ def _below(need: _Need, budget: int) -> RefusedError:
         f"budget of {budget} bytes: '{name}' needs {need.nbytes} bytes at once: {', '.join(need.values[:4])}; nothing in the "
         f"order or recomputation changes that; the least budget is {need.nbytes}B"
     )
-    return RefusedError(message, need.op)
+    return OverBudget(message, need.op, need.nbytes)
 
 
-def _over(best: Trial, budget: int) -> RefusedError:
+def _over(best: Trial, budget: int) -> OverBudget:
     """The refusal, at the op at which the best plan has the most bytes alive."""
     function = max(functions_of(best.module), key=arena_of)
     storages = analyse_storage(function)
@@ -102,4 +111,4 @@ def _over(best: Trial, budget: int) -> RefusedError:
         f"budget of {budget} bytes: the least that order, in-place results and recomputation reach is {best.arena} bytes, as "
         f"'{op.name}' has alive {names}{more}; give a budget of {best.arena}B or more"
     )
-    return RefusedError(message, op)
+    return OverBudget(message, op, best.arena)

@@ -74,6 +74,10 @@ class Trials:
             found = self._made[tier] = Variables().run(self._tried, tier)
         return found
 
+    def of_loops(self) -> Trial:
+        """What they lead to where all is computed again that loops compute, and no product."""
+        return self.of(CHEAP[-1])
+
     def within(self, budget: int) -> Trial | None:
         """The one with the least recomputation whose arena fits; None where none does."""
         if (free := self.of()).arena <= budget:

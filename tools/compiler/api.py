@@ -16,6 +16,7 @@ from fuse_opt.dialects.analysis.prepared import freeze_arguments
 from fuse_opt.lowering.emit.traced import TracedProgram, trace_program
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.devices.gpu_attach_device import attach_found, make_for
+from fuse_opt.passes.recompute.budget import OverBudget as OverBudget
 from fuse_opt.passes.recompute.budget import parse_budget, within_budget
 from fuse_opt.passes.recompute.trials import Trials
 from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
