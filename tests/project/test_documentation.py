@@ -67,6 +67,19 @@ def test_command_runs(command: str, monkeypatch: pytest.MonkeyPatch, capfd: pyte
     assert "Traceback" not in said
 
 
+def test_table_of_checks_is_what_is_printed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """But for its numbers, which differ from processor to processor."""
+    monkeypatch.chdir(ROOT)
+    (text,) = blocks(ROOT / "docs" / "watching.md", "console")
+    command, table = text.removeprefix("$ ").split("\n", 1)
+    assert fuse_run_main.main(shlex.split(command)[1:]) == 0
+
+    def words(printed: str) -> list[list[str]]:
+        return [re.findall(r"[a-z_:]{2,}", line) for line in printed.splitlines()]
+
+    assert words(capfd.readouterr().out) == words(table)
+
+
 @pytest.mark.parametrize("program", IN_PROCESS)
 def test_programs_of_the_shell_are_those(program: str) -> None:
     done = run(f"{program} --help")

@@ -146,7 +146,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add(
         "--report",
         metavar="FILE.html",
-        help="time each kernel; a page with graph, arena, roofline and table, for offline",
+        help="time each kernel; a page with graph, arena, roofline, table and plans of less memory, for offline",
     )
     add(
         "--pareto",

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,11 +31,12 @@ from fuse_opt.tools.compiler.pipeline import Observer, make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.compiler.signature import Signature
 from fuse_opt.tools.compiler.specialization import is_dynamic, specialize
+from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.watching.check_each import TARGETS, check_each
 from fuse_opt.tools.watching.check_passes import PassChecker
 from fuse_opt.tools.watching.check_table import CheckTable
-from fuse_opt.tools.watching.pareto import Plan, pareto_page, table, undominated
-from fuse_opt.tools.watching.report import profile_section
+from fuse_opt.tools.watching.pareto import Plan, pareto_page, pareto_section, table, undominated
+from fuse_opt.tools.watching.report import Section, profile_section, report_page
 
 _POINTS = 12
 """Plans that are looked for."""
@@ -117,18 +119,40 @@ def profile_call(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[A
         Path(given.profile).write_text(json.dumps(found.trace(steps)) + "\n", encoding="utf-8")
     if given.report is not None:
         page = show(program if known is source else compiled(known)).html
-        head, body, tail = page.rpartition("<script>")
-        Path(given.report).write_text(f"{head}{profile_section(found)}{body}{tail}", encoding="utf-8")
+        sections = [profile_section(found), _plans_section(given, source, inputs, pipeline)]
+        Path(given.report).write_text(report_page(page, given.file, sections), encoding="utf-8")
+
+
+def _plans_section(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[Any], pipeline: str | None) -> Section:
+    """What `--pareto` prints and writes, with the files beside the report; or why there are no plans."""
+    try:
+        if given.budget is not None:
+            raise ValueError("the program is the one of a budget; a report without --budget has plans for others")
+        left_out, plans = _front(given, source, inputs, pipeline, Path(given.report))
+        html = pareto_section(left_out, plans)
+    except (InputError, ValueError) as error:
+        html = f"<p>No plans: {escape(str(error))}</p>\n"
+    return Section("plans", "Memory and time of plans", html)
 
 
 def pareto_front(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[Any], pipeline: str | None) -> None:
+    """Prints a table of plans with ever less memory and writes the page of them."""
+    page = Path(given.pareto)
+    left_out, found = _front(given, source, inputs, pipeline, page)
+    print(table(found))
+    page.write_text(pareto_page(given.file, left_out, found), encoding="utf-8")
+
+
+def _front(
+    given: argparse.Namespace, source: ModuleOp, inputs: Sequence[Any], pipeline: str | None, page: Path
+) -> tuple[int, list[Plan]]:
     """
-    Times plans with ever less memory, in turns, and those that no other beats once more; prints a table, and writes the page
-    and a file of decisions for each plan that is left, from which that plan was made here, too.
+    Times plans with ever less memory, in turns, and those that no other beats once more; writes a file of decisions for each
+    plan that is left, from which that plan was made here, too. Gives these plans, and how many others there were.
     """
     source = fixed(source, given.function, inputs)
     options = {"pipeline": pipeline, "function": given.function, "backend": given.backend, "tuned": given.tuned}
-    front, page = trials(source, **options).front(_POINTS), Path(given.pareto)
+    front = trials(source, **options).front(_POINTS)
     with TemporaryDirectory() as folder:
         files = {str(Path(folder, f"{number}.decisions")): trial for number, trial in enumerate(front)}
         programs = {file: _replayed(file, trial, source, inputs, options) for file, trial in files.items()}
@@ -140,8 +164,7 @@ def pareto_front(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[A
     found = [_plan(name, files[file], each, command) for name, (file, each) in zip(names, times.items(), strict=True)]
     for plan in found:
         Path(plan.file).write_text(plan.decisions, encoding="utf-8")
-    print(table(found))
-    page.write_text(pareto_page(given.file, len(front) - len(found), found), encoding="utf-8")
+    return len(front) - len(found), found
 
 
 def _plan_files(page: Path, count: int) -> list[str]:

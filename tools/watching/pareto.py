@@ -51,17 +51,20 @@ def table(plans: Sequence[Plan]) -> str:
 
 
 def pareto_page(program: str, left_out: int, plans: Sequence[Plan]) -> str:
-    """A page of HTML that stands by itself: the picture, the table, each plan's decisions and the command that makes it."""
+    """A page of HTML that stands by itself: what `pareto_section` has."""
     title = f"Memory and time of {escape(program)}"
-    lines = [
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
-    ]
+    head = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
+    return f"{head}</head><body><h1>{title}</h1>\n{pareto_section(left_out, plans)}</body></html>\n"
+
+
+def pareto_section(left_out: int, plans: Sequence[Plan]) -> str:
+    """HTML without scripts: the picture, the table, each plan's decisions and the command that makes it."""
     said = f"{len(plans)} plans that no other beats in both; {left_out} that others beat are left out."
-    lines += [f"</head><body><h1>{title}</h1><p>{said}</p>", *_picture(plans), *_table(plans)]
+    lines = [f"<p>{said}</p>", *_picture(plans), *_table(plans)]
     for number, plan in enumerate(plans, 1):
         lines.append(f"<details><summary>Plan {number}: {plan.arena} bytes, {escape(plan.file)}</summary>")
         lines.append(f"<p><code>{escape(plan.command)}</code></p><pre>{escape(plan.decisions)}</pre></details>")
-    return "\n".join([*lines, "</body></html>"]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _rows(plans: Sequence[Plan]) -> Iterator[list[str]]:

@@ -1,8 +1,10 @@
-"""A profile as a part of an HTML page: the roofline as a picture, and the table of kernels, readable without colours."""
+"""Reports as pages of HTML: what a module became, the time of its kernels with the roofline, plans; readable without colours."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from math import log10
 
@@ -13,11 +15,32 @@ _LOW, _HIGH = 1e-2, 1e3
 """Operations a byte at the edges of the picture."""
 
 
-def profile_section(profile: Profile) -> str:
-    """HTML that stands by itself: no scripts, and nothing from anywhere else."""
-    lines = ['<section id="times">', "<h2>Time of kernels</h2>", f"<p>{escape(summary(profile))}.</p>"]
-    lines += ["<h3>Roofline</h3>", *_picture(profile), "<h3>Kernels by time</h3>", *_table(profile), "</section>"]
-    return "\n".join(lines) + "\n"
+@dataclass(frozen=True)
+class Section:
+    """A part of a report: HTML without scripts, which needs nothing from anywhere else."""
+
+    id: str
+    title: str
+    html: str
+
+
+def report_page(page: str, title: str, sections: Sequence[Section]) -> str:
+    """A page of a module with further sections behind the others, and links to all of them."""
+    head, _, tail = page.rpartition("</main>")
+    known = re.findall(r'<section id="([^"]*)">\s*<h2>(.*?)</h2>', head)
+    links = [*known, *((each.id, escape(each.title)) for each in sections)]
+    nav = " ".join(f'<a href="#{id_}">{name}</a>' for id_, name in links)
+    before, _, graphs = head.partition("</h1>")
+    graphs = graphs.partition("</nav>")[2] if graphs.startswith("\n<nav>") else graphs
+    start = f"{before.removesuffix('fuse-opt')}{escape(title)}</h1>\n<nav>{nav}</nav>{graphs}"
+    parts = (f'<section id="{each.id}">\n<h2>{escape(each.title)}</h2>\n{each.html}</section>\n' for each in sections)
+    return f"{start}{''.join(parts)}</main>{tail}"
+
+
+def profile_section(profile: Profile) -> Section:
+    """The roofline and the table of kernels."""
+    lines = [f"<p>{escape(summary(profile))}.</p>", "<h3>Roofline</h3>", *_picture(profile), "<h3>Kernels by time</h3>"]
+    return Section("times", "Time of kernels", "\n".join([*lines, *_table(profile)]) + "\n")
 
 
 def _table(profile: Profile) -> Iterator[str]:

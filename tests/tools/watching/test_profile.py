@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from c_printing import needs_cc
+from html_pages import read
 
 import fuse_opt
 from fuse_opt.lowering.emit.c import build_program
@@ -117,28 +118,6 @@ def assert_nested(spans: list[dict[str, Any]]) -> None:
             assert end <= begin + 1e-6 or inside, (one, other)
 
 
-class Page(HTMLParser):
-    """Open elements and what a page would fetch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[str] = []
-        self.fetched: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.fetched += [v for k, v in attrs if k in ("src", "href") and v and not v.startswith(("#", "data:"))]
-        if tag not in ("meta", "link", "br", "input"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
 @needs_cc
 def test_report_and_trace_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, trace, report = (tmp_path / name for name in ("net.mlir", "trace.json", "report.html"))
@@ -148,8 +127,17 @@ def test_report_and_trace_of_the_command(tmp_path: Path, capsys: pytest.CaptureF
     assert said.splitlines()[0].split()[:3] == ["kernel", "us", "median"] and "roofline of device" in said
     names = {event["name"] for event in json.loads(trace.read_text())["traceEvents"]}
     assert {"fuse-row", "C compiler", "live arena bytes"} <= names
-    page = Page()
-    page.feed(report.read_text())
-    assert not page.open and not page.fetched and page.seen.count("svg") >= 2 and "table" in page.seen
-    assert "Roofline" in report.read_text()
+    page = read(text := report.read_text())
+    sections = [attributes["id"] for tag, attributes in page.tags if tag == "section"]
+    assert sections == ["f0", "times", "plans"] == [link[1:] for link in page.values("href") if link != "data:,"][:3]
+    assert {"Graph", "Arena over time", "Kernels", "Roofline", "Kernels by time"} <= set(page.texts["h3"])
+    assert page.texts["h1"] == [str(source)] and len(list((tmp_path / "report-plans").iterdir())) > 0
+    numbers = re.findall(r"<circle[^>]*/><text[^>]*>(\d+)</text>", text)
+    rows = re.findall(r"<tr><td>(\d+)</td>", text)
+    assert sorted(numbers) == sorted(rows) and len(set(numbers)) >= 2, (
+        "each point has its number, and each number its row"
+    )
+    drawn = text[text.index('<section id="times">') :]
+    colours = set(re.findall(r'(?:fill|stroke|style|color)="([^"]*)"', drawn[: drawn.index("</main>")]))
+    assert colours <= {"none", "currentColor"}, "nothing is told by a colour"
     assert main([str(source), "--profile", str(trace), "--target", "cuda"]) == 2
