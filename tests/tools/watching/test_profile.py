@@ -28,7 +28,15 @@ func.func @net(%x: tensor<5x7xf32>, %w: tensor<7x9xf32>) -> tensor<9x5xf32> {
   func.return %t : tensor<9x5xf32>
 }
 """
-EVENTS = {"X": {"ts", "dur", "args", "cat", "tid"}, "C": {"ts", "args"}, "M": {"args", "tid"}}
+NUMBER = (int, float)
+EVENTS: dict[str, dict[str, Any]] = {
+    "X": {"ts": NUMBER, "dur": NUMBER, "args": dict, "cat": str, "tid": int},
+    "C": {"ts": NUMBER, "args": dict},
+    "M": {"args": dict, "tid": int},
+}
+"""By phase what the Trace Event Format asks of an event, beside a name and a process."""
+NAMES = {"process_name", "thread_name"}
+"""Of metadata."""
 
 
 @needs_cc
@@ -42,8 +50,7 @@ def test_trace_of_a_program() -> None:
     assert program.source == text and program.stats == stats
     trace = json.loads(json.dumps(found.trace([("canonicalize", 1e-3), ("C compiler", 0.2)])))
     spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
-    for event in trace["traceEvents"]:
-        assert EVENTS[event["ph"]] <= event.keys() and {"name", "pid"} <= event.keys()
+    assert_format(trace)
     rows = {(span["pid"], span["tid"]) for span in spans}
     for row in rows:
         assert_nested([span for span in spans if (span["pid"], span["tid"]) == row])
@@ -108,6 +115,23 @@ def test_prepared_arguments_and_unknown_extents() -> None:
     assert (bound.kernels[0].bytes_read, bound.kernels[0].bytes_written) == (4 * (35 + 63), 4 * 45)
     with pytest.raises(TypeError, match="takes 1 argument"):
         program.profile(x, w)
+
+
+def assert_format(trace: dict[str, Any]) -> None:
+    """The object form, with events of the phases that are used as Perfetto's importer takes them."""
+    assert trace["displayTimeUnit"] in ("ms", "ns") and isinstance(trace["otherData"], dict)
+    named: set[tuple[int, int]] = set()
+    for event in trace["traceEvents"]:
+        fields = {"ph": str, "name": str, "pid": int, **EVENTS[event["ph"]]}
+        assert event.keys() == fields.keys(), event
+        assert all(isinstance(event[name], kind) for name, kind in fields.items()), event
+        assert event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0
+        if event["ph"] == "C":
+            assert event["args"] and all(isinstance(value, NUMBER) for value in event["args"].values())
+        if event["ph"] == "M":
+            assert event["name"] in NAMES and isinstance(event["args"]["name"], str)
+            named.add((event["pid"], event["tid"]))
+    assert {(event["pid"], event["tid"]) for event in trace["traceEvents"] if event["ph"] == "X"} <= named
 
 
 def assert_nested(spans: list[dict[str, Any]]) -> None:
