@@ -55,6 +55,7 @@ def call(path: str, words: list[str]) -> int:
 
 def serve(descriptor: int) -> None:
     """Answers calls until the standard input ends, which is when nobody holds its other end any more."""
+    import gc
     import select
     import shutil
     import signal
@@ -62,6 +63,9 @@ def serve(descriptor: int) -> None:
 
     for name in (*USED, *MODULES.values()):
         import_module(name)
+    gc.collect()
+    gc.freeze()  # or each call looks at all of it again, and writes into memory that it shares with the server
+    gc.set_threshold(200_000, 20, 100)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # calls that have ended leave nothing behind
     with socket.socket(fileno=descriptor) as listener:
         while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:

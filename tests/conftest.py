@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import zlib
 from collections import defaultdict
 from typing import Any
 
 import pytest
-from draws import sampled
+from draws import MULTIPLIER, sampled
+
+from fuse_opt.runtime.host import c_compiler
 
 gc.set_threshold(200_000, 20, 100)
 """IR is many long-lived objects in cycles: at Python's own 700 a quarter of the tests' time goes into looking at them."""
@@ -16,12 +19,17 @@ COUNTED = "graph ops"
 """The property of a report in which a test says (op, backend, cases, elements compared)."""
 LEFT_OUT = pytest.StashKey[int]()
 """How many cases of sampled tests a run leaves out."""
+OPTIMISATION: tuple[str, ...] = getattr(c_compiler, "_OPTIMISATION")  # noqa: B009
+"""What programs are compiled with outside of the tests."""
+QUICK = tuple(f"tests/{folder}/" for folder in ("dialects", "lowering/cpu", "lowering/loops", "passes"))
+"""Where most tests compile with less."""
 LAYER = "cuda layer"
 """The property of a report in which a test says what of the CUDA target it ran, and how much."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "stand_in_driver: runs PyCUDA on a stand-in for the CUDA driver")
+    config.addinivalue_line("markers", "optimised: compiles C with the flags that users get")
     config.addinivalue_line(
         "markers", "sampled(count): of the cases of this test so many run unless FUSE_OPT_FUZZ_CASES"
     )
@@ -50,6 +58,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_testnodedown(node: Any, error: object) -> None:
     """Each process of pytest-xdist collects, and leaves out, the same."""
     node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """
+    Where what programs compute is tested, two tests of three compile C with -O1; the others, those marked `optimised`, and all
+    in a run of more cases do as users do. Loops of `omp simd` become vectors either way; -O3 takes half as long again.
+    """
+    quick = MULTIPLIER <= 1 and zlib.crc32(item.nodeid.encode()) % 3 and not item.get_closest_marker("optimised")
+    quick = quick and item.nodeid.startswith(QUICK)
+    setattr(c_compiler, "_OPTIMISATION", ("-O1",) if quick else OPTIMISATION)  # noqa: B010 - it is the module's own
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -198,24 +198,26 @@ def compiler_problem(cache: DiskCache | None = None) -> str:
 
 def _found(cache: DiskCache | None) -> tuple[CCompiler | None, str]:
     names = ("FUSE_OPT_CC", "CC", "PATH")
-    return _find(tuple(os.environ.get(name, "") for name in names), cache)
+    return _find(tuple(os.environ.get(name, "") for name in names), _OPTIMISATION, cache)
 
 
 @functools.lru_cache(maxsize=8)
-def _find(environment: tuple[str, ...], cache: DiskCache | None) -> tuple[CCompiler | None, str]:
-    """The compiler, or else the reason why there is none."""
+def _find(
+    environment: tuple[str, ...], optimisation: tuple[str, ...], cache: DiskCache | None
+) -> tuple[CCompiler | None, str]:
+    """The compiler with flags that begin with `optimisation`, or else the reason why there is none."""
     chosen, conventional, _ = environment
     cache = cache or DiskCache()
     if chosen:
         try:
-            return _tried(chosen, cache), ""
+            return _tried(chosen, optimisation, cache), ""
         except (CompileError, OSError, ValueError) as error:
             warnings.warn(f"FUSE_OPT_CC={chosen!r} does not work: {_cause(error)}", RuntimeWarning, stacklevel=4)
             return None, ""
     reasons: list[str] = []
     for name in (conventional, "cc", "gcc", "clang"):
         try:
-            return _tried(name, cache), ""
+            return _tried(name, optimisation, cache), ""
         except _NotThere:
             continue
         except (CompileError, OSError, ValueError) as error:
@@ -231,7 +233,7 @@ def _cause(error: Exception) -> str:
     return f"no file for it can be written{where}: {error.strerror or error} (TMPDIR names the folder)"
 
 
-def _tried(command: str, cache: DiskCache) -> CCompiler:
+def _tried(command: str, optimisation: tuple[str, ...], cache: DiskCache) -> CCompiler:
     """The compiler that `command` names (it may hold arguments), with the best flags under which it works."""
     program, *arguments = shlex.split(command) or [""]
     path = shutil.which(program)
@@ -243,7 +245,7 @@ def _tried(command: str, cache: DiskCache) -> CCompiler:
         _check(compiler, cache)
         return compiler
 
-    wanted, *others, plainest = _flag_choices()
+    wanted, *others, plainest = _flag_choices(optimisation)
     with _unless_unusable():
         return working(wanted)
     fallback = working(plainest)  # one that refuses all is asked twice, not for every set of flags
@@ -264,12 +266,12 @@ def _unless_unusable() -> Generator[None]:
         return
 
 
-def _flag_choices() -> Iterator[tuple[str, ...]]:
+def _flag_choices(optimisation: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Sets of flags, the wanted one first; `described` refuses wide vectors where the machine has none."""
     for optional in (kept for count in range(len(_OPTIONAL), -1, -1) for kept in combinations(_OPTIONAL, count)):
         for machine in _MACHINE_CHOICES:
             for width in (_WIDE_VECTORS, ()) if machine else ((),):
-                yield (*_OPTIMISATION, *machine, *width, *_MEANING, *optional, *_SHARED)
+                yield (*optimisation, *machine, *width, *_MEANING, *optional, *_SHARED)
 
 
 def described(path: str, flags: tuple[str, ...]) -> CCompiler:

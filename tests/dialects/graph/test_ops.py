@@ -88,6 +88,7 @@ def test_c(
     assert "runtime error" not in capfd.readouterr().err
 
 
+@pytest.mark.optimised
 @pytest.mark.sampled(45)
 @needs_compiler
 @pytest.mark.parametrize("row", [row for row in ROWS if row.op not in LIBRARY], ids=lambda row: row.op)

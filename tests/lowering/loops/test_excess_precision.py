@@ -21,6 +21,9 @@ from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
 
 
+pytestmark = pytest.mark.optimised
+
+
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_rounding_is_narrowing_and_widening(kind: str) -> None:
     compiler = find_c_compiler()

@@ -22,6 +22,8 @@ from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
 
+pytestmark = pytest.mark.optimised
+
 Array = NDArray[Any]
 
 HEADER = "\n".join(functions_of(["fast_math.h"]).values())
