@@ -93,9 +93,9 @@ def broken_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fuse_opt.tools.compiler.pipeline.available_passes", lambda: known)
 
 
-def long_program() -> str:
-    """40 ops, nine of them subtractions."""
-    return text_of(dense_program(3, size=40))
+def long_program(size: int = 40) -> str:
+    """Of 40 ops nine are subtractions."""
+    return text_of(dense_program(3, size=size))
 
 
 @pytest.mark.parametrize("name", ["swap-operands", "drop-subtraction"])
@@ -119,10 +119,10 @@ def test_a_seeded_fault_is_reduced_to_its_pass_and_its_op(name: str, broken_pass
 
 
 def test_nothing_more_can_be_left_out(broken_passes: None) -> None:
-    fails = reduce.Failing()
-    found = reduce_failure(long_program(), ["cse", "swap-operands", "dce"], fails)
+    fails, text = reduce.Failing(), long_program(20)
+    found = reduce_failure(text, ["cse", "swap-operands", "dce"], fails)
     assert found is not None
-    assert reduce_failure(long_program(), ["cse", "swap-operands", "dce"], fails) == found, "not deterministic"
+    assert reduce_failure(text, ["cse", "swap-operands", "dce"], fails) == found, "not deterministic"
     module = parse(found.text)
     for edit in EDITS:
         for number in range(edit.count(module)):
@@ -281,7 +281,7 @@ def test_help_answers_at_once_and_says_what_fails() -> None:
 def test_programs_have_what_breaks_passes() -> None:
     """Views, values of several readers, operands of every position broadcast, reductions over every axis, all types."""
     seen: Counter[object] = Counter()
-    for seed in range(260):
+    for seed in draws(130):
         for op in graph_ops(dense_program(seed) if seed % 3 == 2 else random_program(seed)):
             seen.update(("dtype", dtype(value).name) for value in op.results)
             seen.update(("readers", min(2, len({use.operation for use in value.uses}))) for value in op.results)
@@ -299,8 +299,8 @@ def test_programs_have_what_breaks_passes() -> None:
     wanted: list[object] = [("dtype", element.name) for element in DTYPES]
     wanted += [("axis", rank, axis) for rank in range(1, 5) for axis in range(rank)]
     wanted += [("broadcast", count, k) for count in (2, 3) for k in range(count)]
-    assert not [item for item in wanted if seen[item] < 3], seen
-    assert seen["view"] > 240 and seen["readers", 2] > 240
+    assert not [item for item in wanted if not seen[item]], seen
+    assert seen["view"] > 120 and seen["readers", 2] > 120
 
 
 def reduced_axes(op: StructuredOp) -> list[int]:

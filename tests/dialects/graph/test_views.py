@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import scaled
 from ir_testing import apply, assert_same_bits, evaluate, graph_ops, op_names, parse, random_arguments, text_of
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr, TensorType, f32, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -263,7 +264,7 @@ def chain(seed: int) -> ModuleOp:
 @pytest.mark.parametrize("part", range(4))
 def test_chains_give_the_same_after_all_passes(part: int) -> None:
     """Fused, simplified and in C: the bits of the reference."""
-    for seed in range(part, 96, 4):
+    for seed in range(part, scaled(48), 4):
         text = text_of(chain(seed))
         module = parse(text)
         arguments = random_arguments(module, seed)

@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from draws import scaled
 from ir_testing import apply, evaluate, parse, random_arguments
 from lowered_programs import as_list, needs_compiler
 from scheduled_kernels import Kernels, assert_within_bounds, lowered, normalize, permute, reduce, typed
@@ -18,8 +19,8 @@ from fuse_opt.runtime.cpu.program import CpuProgram
 
 KINDS = ("pointwise", "row", "column", "split", "tile", "pack")
 EXTENTS = (1, 2, 3, 5, 8, 15, 16, 17, 33, 64, 100, 129)
-DRAWN = 100
-KEPT = 50
+DRAWN = scaled(50)
+KEPT = DRAWN // 2
 
 
 def random_schedule(rng: random.Random) -> str:

@@ -45,7 +45,7 @@ def test_reductions_over_any_axes():
     kernels = KernelList()
     reductions = {op.name.partition(".")[2]: op for op in RECORDS if issubclass(op, Reduction)}
     types = {name: [e for e in DTYPES if e.bits != 16] for name in reductions}
-    for (name, op), shape in itertools.product(reductions.items(), [(4, 5, 7), (1, 3, 1)]):
+    for (name, op), shape in itertools.product(reductions.items(), [(2, 3, 5), (1, 3, 1)]):
         subsets = [axes for count in range(4) for axes in itertools.combinations(range(3), count)]
         for number, axes in enumerate(subsets):
             for element in types[name] if axes == (2,) else types[name][number % 12 :: 12]:

@@ -20,7 +20,6 @@ from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
 
-
 pytestmark = pytest.mark.optimised
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from draws import draws
 from ir_testing import (
     CONTEXT,
     apply,
@@ -278,7 +279,7 @@ pdl.pattern @chain : benefit(2) {
 def test_laws_decisions_and_fuel_on_random_programs(tmp_path: Path) -> None:
     """Patterns of any ops: they match everywhere, overlap, and make cycles."""
     states, made = ("", "fuse-elementwise,fuse-row", "decompose"), 0
-    for seed in range(15):
+    for seed in draws(8):
         text = text_of(apply(random_program(seed), states[seed % 3]) if seed % 3 else random_program(seed))
         module = parse(text)
         arguments = random_arguments(module, seed)
@@ -293,7 +294,7 @@ def test_laws_decisions_and_fuel_on_random_programs(tmp_path: Path) -> None:
             assert_same_bits(evaluate(apply(parse(text), [fused.pass_]), arguments), values, f"(seed {seed})")
         assert fewer == decisions[: len(decisions) // 2]
         made += len(decisions)
-    assert made > 30
+    assert made > 15
 
 
 def test_matching_is_linear() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from draws import draws
 from fusion_programs import PROGRAMS
 from ir_testing import apply, assert_same_bits, evaluate, kernels, op_names, optimized, parse, random_arguments, text_of
 from program_generator import random_program
@@ -171,7 +172,7 @@ def test_every_edge_between_kernels_of_the_examples_has_one_reason(example: str)
 
 
 def test_every_edge_of_random_programs_has_one_reason() -> None:
-    for seed in range(30):
+    for seed in draws(12):
         with collect() as remarks:
             module = apply(random_program(seed), FUSION)
         reasons = [r for r in remarks if r.pass_name == "explain-fusion"]

@@ -17,5 +17,5 @@ def test_mutated_texts_are_answered(part: int) -> None:
 
 
 def test_cases_are_the_same_for_the_same_seed() -> None:
-    assert [case_of(seed) for seed in range(20)] == [case_of(seed) for seed in range(20)]
+    assert [case_of(seed) for seed in range(8)] == [case_of(seed) for seed in range(8)]
     assert all(len(texts) > 30 for texts in corpus())
