@@ -1,6 +1,6 @@
 """All that a GPU machine is needed for, in calls of less than 9 minutes: tests, sanitizers, and a benchmark.
 
-    python benchmarks/gpu_run.py --wheels FOLDER [--out FOLDER] [--minutes 9] [--stages tests,sanitizer,bench]
+    python benchmarks/gpu_run.py --wheels FOLDER [--out FOLDER] [--minutes 9] [--stages tests,libraries,bench]
     python benchmarks/gpu_run.py --stages bench --only W4,W5 --out FOLDER   # alone, in all of the time; what is there stays
     python benchmarks/gpu_run.py --together --peers eager,compile,triton   # the checks side by side, where there are processors
     python benchmarks/gpu_run.py --dry-run --out FOLDER   # small, on whatever driver there is, the stand-in's too
@@ -40,9 +40,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 """Of the sanitizer."""
-SHARES = {"tests": 0.2, "models": 0.1, **{tool: 0.06 for tool in TOOLS}, "bench": 1.0}
+SHARES = {"tests": 0.2, "models": 0.1, "libraries": 0.05, **{tool: 0.06 for tool in TOOLS}, "bench": 1.0}
 """By stage in the order in which they run: the most that it may take of the whole time; the last one takes what is left."""
-STAGES = ("tests", "models", "sanitizer", "bench")
+STAGES = ("tests", "models", "libraries", "sanitizer", "bench")
 _CHECKS = 0.55
 """Of the time, what all stages before the benchmark have where they run side by side."""
 _WARMING = 4
@@ -172,6 +172,21 @@ def run_models(run: Run, environment: dict[str, str]) -> dict[str, Any]:
     return result if status == 0 else {**result, "output": output[-6000:]}
 
 
+def run_libraries(run: Run, environment: dict[str, str]) -> dict[str, Any]:
+    """Calls of cuSPARSE and cuDNN beside code of our own; one that is not there is said in its row, and is no failure."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "gpu_libraries.py"), *(["--dry-run"] if run.dry else [])]
+    command += ["--seconds", str(int(run.seconds_of("libraries") * 0.7))]
+    status, output, seconds = run_stage(run, "libraries", command, environment)
+    rows = [line for line in output.splitlines() if line.startswith("|")]
+    result: dict[str, Any] = {
+        "passed": status == 0,
+        "seconds": seconds,
+        "summary": f"{len(rows) - 2} rows",
+        "rows": rows,
+    }
+    return result if status == 0 else {**result, "output": output[-6000:]}
+
+
 def warm(run: Run, environment: dict[str, str], only: str, peers: str) -> None:
     """Compiles what the benchmark is about to run, in processes of their own; whatever goes wrong, it will say itself."""
     names = only.split(",") if only else workload_names(environment)
@@ -261,6 +276,8 @@ def as_markdown(record: dict[str, Any]) -> str:
     for stage in STAGES:
         if stage in record:
             lines += [f"- {line}" for line in _stage_lines(stage, record[stage])]
+    if rows := record.get("libraries", {}).get("rows", []):
+        lines += ["", "## Libraries", "", *rows]
     if rows := bench.get("workloads", []):
         lines += [
             "",
@@ -301,6 +318,7 @@ def main() -> int:
     steps: dict[str, Callable[[], dict[str, Any]]] = {
         "tests": lambda: run_tests(run, environment),
         "models": lambda: run_models(run, environment),
+        "libraries": lambda: run_libraries(run, environment),
         "sanitizer": lambda: run_sanitizer(run, environment),
         "bench": lambda: run_bench(run, environment, options.only, options.peers),
     }
