@@ -123,11 +123,12 @@ def _substituted(atom: Atom, values: Mapping[str, Extent]) -> Extent:
 
 
 def _extreme(a: Extent, b: Extent, is_largest: bool) -> Extent:
-    try:
-        return (b if a <= b else a) if is_largest else (a if a <= b else b)
-    except Undecided:
-        a, b = (b, a) if str(b) < str(a) else (a, b)
-        return of_terms({(Extreme(a=a, b=b, is_largest=is_largest),): 1})
+    if is_decided(lambda: a <= b):
+        return b if is_largest else a
+    if is_decided(lambda: b <= a):  # they may be equal, and then neither is decided to be the larger one
+        return a if is_largest else b
+    a, b = (b, a) if str(b) < str(a) else (a, b)
+    return of_terms({(Extreme(a=a, b=b, is_largest=is_largest),): 1})
 
 
 def _terms(extent: Extent) -> polynomial.Terms:

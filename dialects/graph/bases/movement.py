@@ -13,12 +13,13 @@ from xdsl.irdl import opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.properties import int_array, ints, normalize_axis
+from fuse_opt.dialects.interfaces.properties import int_array, ints, normalize_axis, stated_extents
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, is_sized, is_static, shape, tensor, tensor_type
 from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar import Scalar
-from fuse_opt.dialects.types.extents import is_number, most
+from fuse_opt.dialects.types.extents import is_decided, is_number
 from fuse_opt.dialects.types.size import SizeRefusal
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 
 _END = (1 << 63) - 1
 """A stop that is behind the end of any axis."""
@@ -77,20 +78,31 @@ class ViewOp(MovingOp):
 class SlicingOp(MovingOp):
     """About the first operand's elements from starts to stops in steps (1), one of each for every axis."""
 
-    starts = prop_def(DenseArrayBase[IntegerType])
-    stops = prop_def(DenseArrayBase[IntegerType])
+    starts = prop_def(DenseArrayBase[IntegerType] | ShapeAttr)
+    stops = prop_def(DenseArrayBase[IntegerType] | ShapeAttr)
     steps = opt_prop_def(DenseArrayBase[IntegerType])
+
+    def stated(self) -> list[tuple[int, int, int]]:
+        """For each axis start, stop and step; sizes stand for numbers, as in `shape`. Raises VerifyException."""
+        count = len(shape(self._operands[0]))
+        starts, stops = stated_extents(self.starts), stated_extents(self.stops)
+        steps = ints(self.steps, [1] * count)
+        if not len(starts) == len(stops) == len(steps) == count:
+            raise VerifyException(f"expected {count} starts, stops and steps, one for each axis of the operand")
+        if 0 in steps:
+            raise VerifyException(f"attribute 'steps': expected steps other than 0, got {list(steps)}")
+        return list(zip(starts, stops, steps, strict=True))
+
+    def has_numbers(self) -> bool:
+        """Whether all starts and stops are."""
+        return not isinstance(self.starts, ShapeAttr) and not isinstance(self.stops, ShapeAttr)
 
     def ranges(self) -> list[range]:
         """The positions on each axis; none on one of unknown extent. Raises VerifyException."""
-        source = shape(self._operands[0])
-        starts, stops, steps = ints(self.starts), ints(self.stops), ints(self.steps, [1] * len(source))
-        if not len(starts) == len(stops) == len(steps) == len(source):
-            raise VerifyException(f"expected {len(source)} starts, stops and steps, one for each axis of the operand")
-        if 0 in steps:
-            raise VerifyException(f"attribute 'steps': expected steps other than 0, got {list(steps)}")
-        limits = zip(starts, stops, steps, source, strict=True)
-        return [range(*slice(start, stop, step).indices(max(n, 0))) for start, stop, step, n in limits]
+        limits = zip(self.stated(), shape(self._operands[0]), strict=True)
+        if not self.has_numbers():
+            raise VerifyException(f"'{self.name}': expected starts and stops that are numbers, got sizes")
+        return [range(*slice(*stated).indices(max(n, 0))) for stated, n in limits]
 
     def spans(self) -> list[Span]:
         """
@@ -98,10 +110,9 @@ class SlicingOp(MovingOp):
         values. Raises VerifyException, and SizeRefusal.
         """
         source = shape(self._operands[0])
-        if all(map(is_number, source)):
+        if self.has_numbers() and all(map(is_number, source)):
             return [Span(r.start, r.step, len(r)) if r else Span(0, 1, 0) for r in self.ranges()]
-        starts, stops, steps = ints(self.starts), ints(self.stops), ints(self.steps, [1] * len(source))
-        return [_span(*each) for each in zip(starts, stops, steps, source, strict=True)]
+        return [span_of(*stated, n) for stated, n in zip(self.stated(), source, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +124,28 @@ class Span:
     count: int
 
 
-def _span(start: int, stop: int, step: int, extent: int) -> Span:
-    """As a range of Python on an axis."""
-    if is_number(extent):
+def span_of(start: int, stop: int, step: int, extent: int) -> Span:
+    """As a range of Python on an axis; starts and stops that are sizes are taken to be on it, which calls have to keep."""
+    if all(map(is_number, (start, stop, extent))):
         found = range(*slice(start, stop, step).indices(max(extent, 0)))
         return Span(found.start, step, len(found)) if found else Span(0, 1, 0)
     if step != 1:
-        raise SizeRefusal(f"an axis of the unknown extent '{extent}' is read in steps of {step}")
+        raise SizeRefusal(f"an axis of the extent '{extent}' is read from '{start}' to '{stop}' in steps of {step}")
     first, last = (_place(place, extent) for place in (start, stop))
-    return Span(first, 1, last - first if last >= first else 0)
+    if is_number(start) and is_number(stop):
+        return Span(first, 1, last - first if last >= first else 0)
+    return Span(first, 1, last - first)
 
 
 def _place(place: int, extent: int) -> int:
-    """Where a start or a stop is on an axis whose extent is a size; raises Undecided."""
-    if place >= most(extent):
+    """Where a start or a stop is on an axis, one of the two being a size; raises Undecided."""
+    if is_decided(lambda: place >= extent):
         return extent
+    if not is_number(place):
+        return place
     found = place if place >= 0 else extent + place
+    if is_number(extent):
+        return max(found, 0)
     if found < 0 or found > extent:
         raise SizeRefusal(f"position {place} is on no axis of the unknown extent '{extent}'")
     return found

@@ -19,7 +19,7 @@ from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.movement import axis_of
 from fuse_opt.dialects.graph.creation.constant import number_constant, number_of
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
-from fuse_opt.dialects.interfaces.properties import stated_extents
+from fuse_opt.dialects.interfaces.properties import int_value, stated_extents
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor_type
 from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar import Scalar
@@ -56,25 +56,43 @@ class Creation(StructuredOp):
 
 @irdl_op_definition
 class FullOp(Creation):
-    """`value` everywhere: an integer, or for floats a number, that the element type `dtype` holds."""
+    """`value` everywhere: an integer, or for floats a number, that the element type `dtype` holds; or a size (`#graph.size<n>`).
+
+    A size of symbols is what a call says of them, converted as `graph.astype` converts an i64.
+    """
 
     name = "graph.full"
     value = prop_def(Attribute)
 
+    def size(self) -> Size | None:
+        """The value where it is a size of symbols."""
+        found = self.value.data if isinstance(self.value, SizeAttr) else None
+        return found if isinstance(found, Size) else None
+
+    def number(self) -> int | float | bool:
+        """The value where it is none. Raises VerifyException where the elements do not hold it."""
+        value = int_value(cast(int, self.value.data)) if isinstance(self.value, SizeAttr) else self.value
+        return number_of("value", value, element_of(self.dtype))
+
     def infer_types(self) -> Sequence[AnyTensor]:
-        number_of("value", self.value, element_of(self.dtype))
+        if self.size() is None:
+            self.number()
+        elif (element := element_of(self.dtype)) is BOOL or element.storage_only:
+            raise VerifyException(f"attribute 'dtype': expected numbers to compute with for a size, got {element}")
         return super().infer_types()
 
     def scalar(self, *operands: Scalar) -> Scalar:
-        element = element_of(self.dtype)
-        return sc.constant(number_of("value", self.value, element), element.compute)
+        element, size = element_of(self.dtype), self.size()
+        if size is not None:
+            return sc.cast(sc.constant(cast(int, size), I64), element.compute)
+        return sc.constant(self.number(), element.compute)
 
     def canonical(self) -> GraphOp | None:
         """A single number is a constant, as it is written elsewhere, so that equal ones are found."""
-        if stated_extents(self.shape):
+        if stated_extents(self.shape) or self.size() is not None:
             return None
         builder = GraphBuilder()
-        number_constant(builder, number_of("value", self.value, element_of(self.dtype)), self.result)
+        number_constant(builder, self.number(), self.result)
         return builder.ops[0]
 
 

@@ -10,8 +10,8 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
-from fuse_opt.dialects.graph.bases.movement import SlicingOp, ViewOp, slice_properties
-from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.graph.bases.movement import SlicingOp, ViewOp, slice_properties, span_of
+from fuse_opt.dialects.interfaces.op import GraphOp, Limit
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import (
     extents_array,
@@ -21,13 +21,22 @@ from fuse_opt.dialects.interfaces.properties import (
     shape_attribute,
     stated_extents,
 )
-from fuse_opt.dialects.interfaces.shapes import is_sized, is_static, may_be_equal, shape, shape_text
+from fuse_opt.dialects.interfaces.shapes import (
+    are_sizes_asked_for,
+    is_sized,
+    is_static,
+    may_be_equal,
+    shape,
+    shape_text,
+)
 from fuse_opt.dialects.types.extents import is_decided, is_number
 from fuse_opt.dialects.types.index_expr import Index, constant, delinearize, linearize
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 
 _MISSING = (-1, DYNAMIC_INDEX)
 """How an extent that follows from the operand is written in a `shape` attribute."""
+_LIMIT = "'{name}', axis {axis}: the axis has {{most}} elements, got {{least}} as the stop"
+"""What calls have to keep of starts and stops that are sizes; these are never negative, and neither is what is between them."""
 
 
 @irdl_op_definition
@@ -219,7 +228,8 @@ class ExpandDimsOp(ViewOp):
 class SliceOp(SlicingOp, ViewOp):
     """NumPy's basic slice with a start, stop and step (1) for every axis; negative starts and stops count from the end.
 
-    With a negative step, a stop below `-extent` means "past the first element".
+    With a negative step, a stop below `-extent` means "past the first element". Starts and stops may be sizes over the symbols
+    of arguments (`#graph.shape<0, past + seq>`), with the step 1: a call where a stop is behind the end of its axis is refused.
     """
 
     name = "graph.slice"
@@ -227,13 +237,22 @@ class SliceOp(SlicingOp, ViewOp):
     result = result_def(TensorType)
 
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
-        found = self.spans()
-        return [n if n == DYNAMIC_INDEX else span.count for n, span in zip(source, found, strict=True)]
+        known = zip(source, self.spans(), strict=True)
+        return [span.count if n != DYNAMIC_INDEX and _is_said(span.count) else DYNAMIC_INDEX for n, span in known]
+
+    def call_limits(self) -> Sequence[Limit]:
+        found: list[Limit] = []
+        for axis, (stated, extent) in enumerate(zip(self.stated(), shape(self.x), strict=True)):
+            if all(map(is_number, stated)) or extent == DYNAMIC_INDEX:
+                continue
+            span = span_of(*stated, extent)
+            found.append(Limit(_LIMIT.format(name=self.name, axis=axis), span.start + span.count, extent))
+        return found
 
     def canonical(self) -> GraphOp | None:
         """Of what the operand was sliced from."""
         inner = self.x.owner
-        if not isinstance(inner, SliceOp) or not is_static(inner.x):
+        if not isinstance(inner, SliceOp) or not is_static(inner.x) or not inner.has_numbers() & self.has_numbers():
             return None
         positions = [first[r.start : _stop(r) : r.step] for first, r in zip(inner.ranges(), self.ranges(), strict=True)]
         return self.simplified(SliceOp, inner.x, **slice_properties(positions, shape(inner.x)))
@@ -275,6 +294,11 @@ class FlipOp(ViewOp):
         axes, source = self.flipped(), shape(self.x)
         last = [max(n - 1, 0) for n in source]
         return tuple(i * -1 + last[axis] if axis in axes else i for axis, i in enumerate(index))
+
+
+def _is_said(count: int) -> bool:
+    """Whether types say a count now: one that is a size only where sizes are asked for."""
+    return is_number(count) or are_sizes_asked_for()
 
 
 def _stop(positions: range) -> int | None:

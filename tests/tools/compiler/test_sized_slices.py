@@ -1,0 +1,82 @@
+"""Slices from and up to sizes, sizes as numbers of the data, and reads at positions: one program for all sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from guard_pages import guarded, needs_guard_pages
+from ir_testing import parse, text_of
+from lowered_programs import needs_compiler
+
+import fuse_opt
+from fuse_opt.tools.compiler.specialization import SpecializedPrograms
+
+Array = np.ndarray[Any, Any]
+SLICED = """func.func @main(%x: tensor<3x?xf32> {graph.dims = ["", "n"]}, %past: tensor<?xf32> {graph.dims = ["past"]},
+                     %table: tensor<40x5xf32>) -> (tensor<?x5xf32>, tensor<2x?xf32>, tensor<?xi64>, tensor<?x5xf32>) {
+  %0 = graph.slice %table {starts = #graph.shape<past, 0>, stops = #graph.shape<past + n, 5>}
+    : (tensor<40x5xf32>) -> tensor<?x5xf32>
+  %1 = graph.slice %x {starts = array<i64: 1, 0>, stops = #graph.shape<3, past>} : (tensor<3x?xf32>) -> tensor<2x?xf32>
+  %2 = graph.iota {shape = #graph.shape<n>, dtype = i64} : () -> tensor<?xi64>
+  %3 = graph.full {shape = array<i64>, dtype = i64, value = #graph.size<past>} : () -> tensor<i64>
+  %4 = graph.add %2, %3 : (tensor<?xi64>, tensor<i64>) -> tensor<?xi64>
+  %5 = graph.take %table, %4 {axis = 0 : i64} : (tensor<40x5xf32>, tensor<?xi64>) -> tensor<?x5xf32>
+  %6 = graph.exp %5 : (tensor<?x5xf32>) -> tensor<?x5xf32>
+  func.return %0, %1, %4, %6 : tensor<?x5xf32>, tensor<2x?xf32>, tensor<?xi64>, tensor<?x5xf32>
+}"""
+
+
+def arguments(n: int, past: int) -> list[Array]:
+    x, table = (np.random.default_rng(n).standard_normal(shape, np.float32) for shape in ((3, n), (40, 5)))
+    return [x, np.zeros(past, np.float32), table]
+
+
+@needs_compiler
+@needs_guard_pages
+def test_slices_of_sizes_and_sizes_as_numbers() -> None:
+    """From a size, up to one, of an axis of another one; a size added to positions that are read."""
+    program = fuse_opt.compile(SLICED, "cpu")
+    for n, past in ((3, 1), (40 - 7, 7), (20, 20), (17, 5)):
+        with guarded() as place:
+            given = [place(array, at_end=n % 2 == 0) for array in arguments(n, past)]
+            rows, first, at, read = map(np.array, program(*given))
+            x, table = np.array(given[0]), np.array(given[2])
+        np.testing.assert_array_equal(rows, table[past : past + n])
+        np.testing.assert_array_equal(first, x[1:, :past])
+        np.testing.assert_array_equal(at, np.arange(past, past + n))
+        np.testing.assert_allclose(read, np.exp(table[past : past + n]), rtol=1e-6)
+    assert isinstance(native := program.native, SpecializedPrograms) and not native.made
+
+
+@needs_compiler
+def test_what_is_not_on_the_axis_is_refused_at_the_call() -> None:
+    """The symbols and both numbers are named; nothing runs."""
+    program = fuse_opt.compile(SLICED, "cpu")
+    with pytest.raises(ValueError, match=r"axis 0: the axis has 40 elements, got 41 \(n \+ past\) as the stop"):
+        program(*arguments(21, 20))
+    with pytest.raises(ValueError, match=r"axis 1: the axis has 4 \(n\) elements, got 5 \(past\) as the stop"):
+        program(*arguments(4, 5))
+
+
+def test_text_and_what_is_refused_whatever_the_sizes() -> None:
+    assert text_of(parse(text := text_of(parse(SLICED)))) == text
+    module = SLICED.replace("dtype = i64, value", "dtype = i1, value").replace("tensor<i64>", "tensor<i1>")
+    with pytest.raises(Exception, match="expected numbers to compute with for a size, got i1"):
+        parse(module)
+
+
+@needs_compiler
+def test_a_comparison_that_is_of_another_type_than_what_it_chooses() -> None:
+    """Fuzzing's seed 410: i1 as bytes in memory of unknown extents."""
+    text = """func.func @main(%x: tensor<?x?xui8> {graph.dims = ["m", "m"]}, %y: tensor<ui8>) -> tensor<?x?xui8> {
+      %0 = graph.less %x, %y : (tensor<?x?xui8>, tensor<ui8>) -> tensor<?x?xi1>
+      %1 = graph.where %0, %x, %y : (tensor<?x?xi1>, tensor<?x?xui8>, tensor<ui8>) -> tensor<?x?xui8>
+      func.return %1 : tensor<?x?xui8>
+    }"""
+    program = fuse_opt.compile(text, "cpu", ["wrap-kernels"])
+    for m in (1, 5):
+        x = np.arange(m * m, dtype=np.uint8).reshape(m, m)
+        np.testing.assert_array_equal(program(x, np.array(7, np.uint8)), np.minimum(x, 7))
+    assert isinstance(native := program.native, SpecializedPrograms) and not native.made
