@@ -160,7 +160,7 @@ class ProgramBuilder:
                 self._refs[op.result] = BufferRef(base.buffer, base.offset, *_described(op.result, op.sizes))
             case UnrealizedConversionCastOp():
                 base = self._refs[op.operands[0]]
-                _, dtype = _described(op.results[0])
+                _, dtype = _described_type(op.results[0].type)  # its extents are those of the operand, be they sizes
                 self._refs[op.results[0]] = BufferRef(base.buffer, base.offset, base.shape, dtype)
             case BulkOp():
                 self.bulks += 1

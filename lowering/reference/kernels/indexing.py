@@ -103,7 +103,7 @@ def accumulate(combine: np.ufunc, target: Array, rows: Array, updates: Array) ->
 _COMBINE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-@implementation("numpy.take", "graph.take", moves=True, cost=moving_cost)
+@implementation("numpy.take", "graph.take", moves=True, cost=moving_cost, sized=True)
 def take(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.take into the output."""
     x, indices = inputs
@@ -124,7 +124,7 @@ def checked_positions(inputs: Sequence[Array], outputs: Sequence[Array], config:
     outputs[0][...] = checked(text(config, "op", "graph.checked_positions"), inputs[0], extent, axis, _least(config))
 
 
-@implementation("numpy.take_along_axis", "graph.take_along_axis", moves=True, cost=moving_cost)
+@implementation("numpy.take_along_axis", "graph.take_along_axis", moves=True, cost=moving_cost, sized=True)
 def take_along_axis(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.take at flat positions."""
     x, indices = inputs
@@ -143,14 +143,14 @@ def _flat_targets(op: str, inputs: Sequence[Array], out: Array, config: Config) 
     return out.reshape(-1), flat
 
 
-@implementation("numpy.scatter", "graph.scatter", moves=True, inplace=((0, 0),), cost=moving_cost)
+@implementation("numpy.scatter", "graph.scatter", moves=True, inplace=((0, 0),), cost=moving_cost, sized=True)
 def scatter(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """Assignment at flat positions: NumPy assigns in order, so the last stays."""
     target, flat = _flat_targets("graph.scatter", inputs, outputs[0], config)
     _raw(target)[flat] = _raw(inputs[2]).reshape(-1)
 
 
-@implementation("numpy.scatter_add", "graph.scatter_add", inplace=((0, 0),), cost=moving_cost)
+@implementation("numpy.scatter_add", "graph.scatter_add", inplace=((0, 0),), cost=moving_cost, sized=True)
 @in_single
 def scatter_add(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.add.at at flat positions."""
@@ -158,7 +158,7 @@ def scatter_add(inputs: Sequence[Array], outputs: Sequence[Array], config: Confi
     np.add.at(target, flat, inputs[2].reshape(-1))
 
 
-@implementation("numpy.scatter_reduce", "graph.scatter_reduce", inplace=((0, 0),), cost=moving_cost)
+@implementation("numpy.scatter_reduce", "graph.scatter_reduce", inplace=((0, 0),), cost=moving_cost, sized=True)
 @in_single
 def scatter_reduce(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """`at` of NumPy's function for the reduction."""
@@ -166,7 +166,7 @@ def scatter_reduce(inputs: Sequence[Array], outputs: Sequence[Array], config: Co
     _COMBINE[text(config, "reduce", "add")].at(target, flat, inputs[2].reshape(-1))
 
 
-@implementation("numpy.gather_nd", "graph.gather_nd", moves=True, cost=moving_cost)
+@implementation("numpy.gather_nd", "graph.gather_nd", moves=True, cost=moving_cost, sized=True)
 def gather_nd(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.take of rows."""
     x, indices = inputs
@@ -179,7 +179,7 @@ def gather_nd(inputs: Sequence[Array], outputs: Sequence[Array], config: Config)
     _take_rows(x.reshape(prod(x.shape[: batch + length]), width), rows.reshape(-1), 0, out.reshape(rows.size, width))
 
 
-@implementation("numpy.scatter_nd", "graph.scatter_nd", moves=True, inplace=((0, 0),), cost=moving_cost)
+@implementation("numpy.scatter_nd", "graph.scatter_nd", moves=True, inplace=((0, 0),), cost=moving_cost, sized=True)
 def scatter_nd(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """Assignment of rows, or `at` of NumPy's function for the reduction."""
     reduced = text(config, "reduce", "none") != "none"
@@ -217,7 +217,7 @@ def _axes(config: Config, x: Array, count: int) -> tuple[int, ...]:
     return tuple(axis % x.ndim for axis in integers(config, "axes", tuple(range(count))))
 
 
-@implementation("numpy.index", "graph.index", moves=True, cost=moving_cost)
+@implementation("numpy.index", "graph.index", moves=True, cost=moving_cost, sized=True)
 def index(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.take along the axes taken as one; NumPy's own indexing where they are apart."""
     x, *indices = inputs
@@ -233,7 +233,7 @@ def index(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> 
     _take_rows(x.reshape(outer, prod(named), width), rows, 1, out.reshape(outer, rows.size, width))
 
 
-@implementation("numpy.index_put", "graph.index_put", moves=True, inplace=((0, 0),), cost=moving_cost)
+@implementation("numpy.index_put", "graph.index_put", moves=True, inplace=((0, 0),), cost=moving_cost, sized=True)
 def index_put(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """Assignment of rows, or sums in order; NumPy's own indexing where the axes are not the first ones."""
     reduced = integer(config, "accumulate", 0) != 0
@@ -258,7 +258,7 @@ def _index_put(inputs: Sequence[Array], outputs: Sequence[Array], config: Config
         combine.at(out, cast(Any, key), values)
 
 
-@implementation("numpy.embedding_backward", "graph.embedding_backward", cost=moving_cost)
+@implementation("numpy.embedding_backward", "graph.embedding_backward", cost=moving_cost, sized=True)
 @in_single
 def embedding_backward(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """Rows added in the order of the ids."""

@@ -18,7 +18,7 @@ _CHUNK_BYTES = 4 << 20
 """Of float64 totals at a time."""
 
 
-@implementation("numpy.sort", "graph.sort")
+@implementation("numpy.sort", "graph.sort", sized=True)
 def sort(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """In place in the output; descending is the ascending order of the reversed line, reversed."""
     (x,), (out,) = inputs, outputs
@@ -31,7 +31,7 @@ def sort(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> N
     out.sort(axis=axis, kind="stable" if matters else None)
 
 
-@implementation("numpy.argsort", "graph.argsort")
+@implementation("numpy.argsort", "graph.argsort", sized=True)
 def argsort(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """Stable np.argsort; descending is the ascending order of the reversed line, reversed."""
     outputs[0][...] = _order(inputs[0], integer(config, "axis", -1), integer(config, "descending", 0) != 0)
@@ -44,7 +44,7 @@ def _order(x: Array, axis: int, descending: bool) -> Array:
     return np.flip(np.subtract(x.shape[axis] - 1, order, out=order), axis)
 
 
-@implementation("numpy.top_k", "graph.top_k")
+@implementation("numpy.top_k", "graph.top_k", sized=True)
 def top_k(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """The first k in order; of long lines by partition, without sorting the rest."""
     (x,) = inputs
@@ -79,7 +79,7 @@ def _first(line: Array, k: int, largest: bool) -> Array:
     return chosen[_order(line[chosen], -1, largest)]
 
 
-@implementation("numpy.searchsorted", "graph.searchsorted")
+@implementation("numpy.searchsorted", "graph.searchsorted", sized=True)
 def searchsorted(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.searchsorted."""
     x, values = inputs
@@ -87,13 +87,13 @@ def searchsorted(inputs: Sequence[Array], outputs: Sequence[Array], config: Conf
     outputs[0][...] = np.searchsorted(x, values, side="right" if right else "left")
 
 
-@implementation("numpy.cumulative_sum", "graph.cumulative_sum", cost=moving_cost)
+@implementation("numpy.cumulative_sum", "graph.cumulative_sum", cost=moving_cost, sized=True)
 def cumulative_sum(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.add.accumulate from +0 on, of floats in float64, rounded once at each element."""
     _scan(np.add, inputs[0], outputs[0], config)
 
 
-@implementation("numpy.cumulative_prod", "graph.cumulative_prod", cost=moving_cost)
+@implementation("numpy.cumulative_prod", "graph.cumulative_prod", cost=moving_cost, sized=True)
 def cumulative_prod(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.multiply.accumulate, of floats in float64, rounded once at each element."""
     _scan(np.multiply, inputs[0], outputs[0], config)
