@@ -31,8 +31,9 @@ from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import bool_value, float_value, int_array, int_value, shape_attribute
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor_type
 from fuse_opt.dialects.interfaces.symbols import DIMS
-from fuse_opt.dialects.types.dtypes import DTYPES, U64, DType, dtype_of
+from fuse_opt.dialects.types.dtypes import DTYPES, I64, U64, DType, dtype_of
 from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 
 Array: TypeAlias = NDArray[Any]
 Value: TypeAlias = SSAValue
@@ -104,9 +105,16 @@ class Emitter:
         value.name_hint = name
         return value
 
-    def number(self, value: float, element: DType, shape: Sequence[int] = ()) -> Value:
-        """A tensor of one number, of rank 0 unless said otherwise."""
+    def number(self, value: float | Size, element: DType, shape: Sequence[int] = ()) -> Value:
+        """A tensor of one number, or of what a call says of a size, of rank 0 unless said otherwise."""
+        if isinstance(value, Size):
+            return self.full(shape=list(shape), dtype=element, value=SizeAttr(value))
         return self.full(shape=list(shape), dtype=element, value=float(value) if element.is_float else int(value))
+
+    def sizes(self, array: Array) -> Value:
+        """An array of sizes and integers as a tensor of i64: what a call says of them."""
+        parts = [self.number(extent, I64, [1]) for extent in array.reshape(-1).tolist()]
+        return self.reshaped(parts[0] if len(parts) == 1 else self.concat(*parts, axis=0), array.shape)
 
     def like(self, value: float, x: Value) -> Value:
         """A number of rank 0 in the type of `x`."""

@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from fuse_opt.dialects.analysis.numerics import NUMERICS, Numerics
 from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
+from fuse_opt.dialects.interfaces.symbols import LimitError
 from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.builder import Array, UnsupportedTypeError, numpy_name
 from fuse_opt.frontends.onnx.importer.folding import FOLDED
@@ -141,7 +142,20 @@ class OnnxModel:
             _check(known, given[known.name])
         imported = self._for_all_extents() if target == "cpu" and _is_usual(given) else None
         if imported is None:
-            imported = self.specialize(given)
+            return self._run(self.specialize(given), given, target, pipeline)
+        try:
+            return self._run(imported, given, target, pipeline)
+        except LimitError as limit:
+            # ONNX cuts a slice at the end of its axis; what reads it may have no use for a shorter one
+            try:
+                return self._run(self.specialize(given), given, target, pipeline)
+            except OnnxError as error:
+                raise OnnxError(f"{limit}; for these shapes by themselves: {error}") from error
+
+    def _run(
+        self, imported: Imported, given: Mapping[str, Array], target: str, pipeline: str | None
+    ) -> tuple[Array, ...]:
+        """The outputs of the program of a module, which is compiled once."""
         key = (target, pipeline, id(imported))
         if key not in self._programs:
             self._programs[key] = _compiled(imported, target, pipeline, self.numerics)

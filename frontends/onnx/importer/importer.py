@@ -144,6 +144,9 @@ class Importer:
         """The value of a slot in the IR: a known array becomes a number, a regular tensor, or an argument."""
         if slot.value is None:
             array = cast(Array, slot.array)
+            if has_sizes(array):
+                slot.value = self._emit.sizes(array)
+                return slot.value
             inline = None if slot.is_weight and array.size != 1 else self._regular(array)
             if inline is None:
                 element = element_type(array.dtype.name)
@@ -235,7 +238,12 @@ class Importer:
         if any(slot is not None and has_sizes(slot.array) for slot in node.slots):
             if domain == "" and (make := onnx_movement.OF_SIZES.get(proto.op_type)) is not None:
                 return self._outputs(node, make(node, self._emit))
-            found = fold_sizes(node) if domain == "" else None
+            if domain != "":
+                return None
+            try:
+                found = fold_sizes(node)
+            except SizeRefusal:
+                found = None  # computed by the program, from what sizes are at the call
             return None if found is None else self._outputs(node, found)
         try:
             return self._outputs(node, self._folder.evaluate(proto, node.slots, node.opset, domain))

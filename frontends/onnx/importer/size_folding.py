@@ -6,13 +6,14 @@ Arrays of sizes have the type `object`, and hold integers beside them. Only what
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, cast
 
 import numpy as np
 
 from fuse_opt.dialects.interfaces.shapes import may_be_equal
 from fuse_opt.dialects.types.extents import largest, smallest
-from fuse_opt.dialects.types.size import Extent, Undecided
+from fuse_opt.dialects.types.size import Extent, SizeRefusal, Undecided
 from fuse_opt.frontends.builder import Array
 from fuse_opt.frontends.onnx.operators.node import Node, as_known
 
@@ -73,6 +74,38 @@ def _elementwise(join: Callable[[Any, Any], Any]) -> _Fold:
     return lambda node, given: np.asarray(np.frompyfunc(join, 2, 1)(given[0], given[1]), dtype=object)
 
 
+def _compared(join: Callable[[Any, Any], Any]) -> _Fold:
+    return lambda node, given: np.asarray(np.frompyfunc(join, 2, 1)(given[0], given[1])).astype(bool)
+
+
+def _reduced(join: Callable[[Any, Any], Any]) -> _Fold:
+    """Of all elements; along axes of several nobody has a use for it."""
+
+    def fold(node: Node, given: Sequence[Array]) -> Array:
+        axes = given[1].tolist() if len(given) > 1 else node.attributes.get("axes")
+        if given[0].ndim > 1 or (not axes and node.flag("noop_with_empty_axes")):
+            raise SizeRefusal(f"{node}: sizes are reduced along several axes or none")
+        found = np.asarray(reduce(join, given[0].reshape(-1).tolist()), dtype=object)
+        return found.reshape([1] * given[0].ndim if node.flag("keepdims", True) else [])
+
+    return fold
+
+
+def _quotient(a: Extent, b: Extent) -> Extent:
+    """Rounded to zero, which is down where nothing is negative."""
+    if isinstance(a, int) and isinstance(b, int):
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    if not (a >= 0 and b > 0):
+        raise Undecided(a, b)
+    return a // b
+
+
+def _remainder(node: Node, given: Sequence[Array]) -> Array:
+    if node.flag("fmod"):
+        raise SizeRefusal(f"{node}: has the sign of the dividend")
+    return _elementwise(lambda a, b: a % b)(node, given)
+
+
 def _are_equal(a: Extent, b: Extent) -> bool:
     if a != b and may_be_equal(a, b):
         raise Undecided(a, b)
@@ -87,15 +120,27 @@ _FOLDS: dict[str, _Fold] = {
     "Unsqueeze": _unsqueeze,
     "Concat": lambda node, given: np.concatenate(list(given), axis=node.integer("axis")),
     "Reshape": _reshape,
-    "ReduceProd": lambda node, given: np.asarray(np.prod(given[0])).reshape([1] if node.flag("keepdims", True) else []),
+    "Shape": lambda node, given: np.asarray(given[0].shape[node.integer("start") : node.attributes.get("end")]),
+    "Size": lambda node, given: np.asarray(given[0].size),
+    "Expand": lambda node, given: given[0] * np.ones([int(n) for n in given[1].tolist()], object),
+    "Tile": lambda node, given: np.tile(given[0], [int(n) for n in given[1].tolist()]),
+    "ReduceProd": _reduced(lambda a, b: a * b),
+    "ReduceSum": _reduced(lambda a, b: a + b),
+    "ReduceMax": _reduced(largest),
+    "ReduceMin": _reduced(smallest),
+    "Neg": lambda node, given: -given[0],
     "Add": _elementwise(lambda a, b: a + b),
     "Sub": _elementwise(lambda a, b: a - b),
     "Mul": _elementwise(lambda a, b: a * b),
-    "Div": _elementwise(lambda a, b: a // b),
-    "Mod": _elementwise(lambda a, b: a % b),
+    "Div": _elementwise(_quotient),
+    "Mod": _remainder,
     "Max": _elementwise(largest),
     "Min": _elementwise(smallest),
-    "Equal": lambda node, given: np.asarray(np.frompyfunc(_are_equal, 2, 1)(given[0], given[1])).astype(bool),
+    "Equal": _compared(_are_equal),
+    "Less": _compared(lambda a, b: a < b),
+    "LessOrEqual": _compared(lambda a, b: a <= b),
+    "Greater": _compared(lambda a, b: a > b),
+    "GreaterOrEqual": _compared(lambda a, b: a >= b),
     "Where": lambda node, given: np.where(given[0], given[1], given[2]),
 }
-"""Divisions are of sizes that are never negative: rounded down is rounded to zero."""
+"""What raises a SizeRefusal is computed by the program instead."""

@@ -10,7 +10,7 @@ import numpy as np
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import I64
-from fuse_opt.dialects.types.extents import exact_quotient
+from fuse_opt.dialects.types.extents import exact_quotient, is_decided, largest
 from fuse_opt.dialects.types.size import Size
 from fuse_opt.frontends.builder import Emitter, Value, element_type, extents, rank
 from fuse_opt.frontends.onnx.operators.node import Node, Results, as_known, handler, onnx_module
@@ -89,14 +89,20 @@ def sliced(
     all_starts, all_steps = [0] * rank(x), [1] * rank(x)
     all_stops = [_END if isinstance(extent, Size) else extent for extent in shape]
     for start, stop, axis, step in zip(starts, stops, axes, steps, strict=True):
-        if isinstance(shape[axis], Size):
-            all_starts[axis], all_stops[axis], all_steps[axis] = start, _END if stop == shape[axis] else stop, step
+        if any(isinstance(each, Size) for each in (start, stop, shape[axis])):
+            first, last = (_from_the_front(place, shape[axis]) for place in (start, stop))
+            all_starts[axis], all_stops[axis], all_steps[axis] = first, _END if last == shape[axis] else last, step
             continue
         taken = range(*slice(start, stop, step).indices(shape[axis]))
         last = taken.stop if taken.stop >= 0 else -shape[axis] - 1
         found = (taken.start, last, taken.step) if taken else (0, 0, 1)
         all_starts[axis], all_stops[axis], all_steps[axis] = found
     return g.slice(x, starts=all_starts, stops=all_stops, steps=all_steps)
+
+
+def _from_the_front(place: int, extent: int) -> int:
+    """A place on an axis, where it is a size that counts from the end."""
+    return extent + place if isinstance(place, Size) and is_decided(lambda: place < 0) else place
 
 
 @handler("Pad")
@@ -202,11 +208,13 @@ def size_of(n: Node, g: Emitter) -> Results:
 def counted(n: Node, g: Emitter) -> Results:
     """Range up to a size."""
     start, limit, step = (n.known(position).item() for position in range(3))
-    if isinstance(start, Size) or step != 1:
-        raise n.refuse(
-            f"counts from {start} in steps of {step} to the size '{limit}'; sizes are counted up to in steps of 1"
-        )
-    return g.iota(shape=[limit - start], dtype=I64, axis=0, start=start, step=1)
+    if isinstance(step, Size) or step == 0:
+        raise n.refuse(f"counts from '{start}' to '{limit}' in steps of '{step}'; expected a number other than 0")
+    count = -((start - limit) // step)  # rounded up
+    counted = g.iota(
+        shape=[largest(count, 0)], dtype=I64, axis=0, start=0 if isinstance(start, Size) else start, step=step
+    )
+    return g.add(counted, g.sizes(np.asarray([start], dtype=object))) if isinstance(start, Size) else counted
 
 
 def filled(n: Node, g: Emitter) -> Results:

@@ -74,3 +74,54 @@ def test_attention_with_a_mask_of_positions():
     model = load(proto)
     shapes = [(2, 7), (1, 13), (3, 1), (1, 64)]
     check_one_program(model, [{"x": rng.standard_normal((*shape, 32)).astype(np.float32)} for shape in shapes])
+
+
+_POSITIONS = """
+<ir_version: 9, opset_import: ["" : 18]>
+positions (int64[batch, seq] ids, float[batch, past, 8] cache, float[20, 8] table) => (float[batch, seq, 8] y, int64[rest] odd)
+<int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64 first = {0}, int64 step = {1}, int64[1] axis = {1}> {
+  shape = Shape (ids)
+  seq = Slice (shape, one, two)
+  long = Shape <start = 1, end = 2> (cache)
+  end = Add (long, seq)
+  known = Slice (known_ids, long, end, axis)
+  rows = Gather <axis = 0> (table, known)
+  one_seq = Squeeze (seq)
+  one_past = Squeeze (long)
+  counted = Range (first, one_seq, step)
+  at = Add (counted, one_past)
+  others = Gather <axis = 0> (table, at)
+  embedded = Gather <axis = 0> (table, ids)
+  sum = Add (embedded, rows)
+  y = Add (sum, others)
+  half = Div (end, two)
+  remainder = Mod (end, two)
+  parts = Concat <axis = 0> (half, remainder, seq)
+  flags = ConstantOfShape <value = int64[1] {3}> (seq)
+  twice = Tile (parts, two)
+  total = ReduceSum <keepdims = 1> (parts)
+  chosen = Where (yes, total, seq)
+  spread = Expand (chosen, two)
+  odd = Concat <axis = 0> (twice, spread, flags)
+}
+"""
+
+
+def test_positions_from_a_table_up_to_a_size():
+    """As exporters write position ids: a slice of a constant up to a size, positions behind a past, and odd arithmetic."""
+    pytest.importorskip("onnx.reference")
+    rng = np.random.default_rng(25)
+    proto = onnx.parser.parse_model(_POSITIONS)
+    for name, array in (("known_ids", np.arange(20)[None]), ("yes", np.array([True]))):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    model, expected = load(proto), onnx.reference.ReferenceEvaluator(proto)
+    for batch, seq, past in ((2, 3, 5), (1, 1, 19), (3, 12, 1), (1, 7, 7)):
+        floats = [rng.standard_normal(extents).astype(np.float32) for extents in ((batch, past, 8), (20, 8))]
+        given = dict(zip(("ids", "cache", "table"), (rng.integers(0, 20, (batch, seq)), *floats), strict=True))
+        for found, wanted in zip(model(*given.values()), expected.run(None, given), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+    (program,) = model._programs.values()  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(native := program._backend, SpecializedPrograms) and not native.made
+    too_long = [np.zeros((1, 18), np.int64), np.zeros((1, 3, 8), np.float32), np.zeros((20, 8), np.float32)]
+    with pytest.raises(ValueError, match=r"the axis has 20 elements, got 21 \(past \+ seq\) as the stop"):
+        model(*too_long)
