@@ -8,24 +8,29 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+import numpy as np
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, SymbolRefAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.analysis.precision import KERNEL
-from fuse_opt.dialects.interfaces.shapes import dtype, tensor
+from fuse_opt.dialects.interfaces.shapes import NeedsEqual, dtype, sizes_asked_for, tensor
 from fuse_opt.dialects.scalar import ScalarTypeError
 from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.builder import Emitter, UnknownExtentError, UnsupportedTypeError, Value
+from fuse_opt.frontends.stablehlo.facts import Facts
 from fuse_opt.frontends.stablehlo.operators import indexing as stablehlo_indexing
 from fuse_opt.frontends.stablehlo.operators import pointwise as stablehlo_pointwise
 from fuse_opt.frontends.stablehlo.operators import reductions as stablehlo_reductions
-from fuse_opt.frontends.stablehlo.operators.constants import Number, known_number
-from fuse_opt.frontends.stablehlo.operators.op import HANDLERS, HloOp, StableHLOError, attributes_of, name_of
+from fuse_opt.frontends.stablehlo.operators.constants import known_number
+from fuse_opt.frontends.stablehlo.operators.op import CURE, HANDLERS, HloOp, StableHLOError, attributes_of, name_of
+from fuse_opt.frontends.stablehlo.operators.sizes import Known, Needed, by_element, known_sizes, shape_assertion
 from fuse_opt.frontends.stablehlo.text import parsed
 from fuse_opt.tools.compiler.api import evaluate
 
@@ -40,8 +45,8 @@ _DEEPEST = 64
 _LONGEST = 1024
 """Rounds of a loop that are unrolled."""
 
-Operand: TypeAlias = "tuple[Value, Number]"
-"""A value, and what it is everywhere where that is known."""
+Operand: TypeAlias = "tuple[Value, Known]"
+"""A value, and what it is where that is known: a number everywhere, or sizes and integers by element."""
 
 
 def supported_ops() -> list[str]:
@@ -49,17 +54,25 @@ def supported_ops() -> list[str]:
     return sorted(HANDLERS)
 
 
-def load(source: str | Path | Any, function: str = "main") -> ModuleOp:
+def load(source: str | Path | Any, function: str = "main", extents: Mapping[str, int] | None = None) -> ModuleOp:
     """
     The function, with the private ones that it calls put in their places. `source` is a module, MLIR text in either form, a
-    path, or what `jax.jit(f).lower(...)` gives. Raises StableHLOError for what cannot be read or is not supported, OSError
-    for files.
+    path, or what `jax.jit(f).lower(...)` gives; `extents` are numbers for unknown extents, by name. Raises StableHLOError for
+    what cannot be read or is not supported, OSError for files.
     """
     functions = _functions(parsed(source))
     if function not in functions:
         names = ", ".join(functions) or "none"
         raise StableHLOError(f"expected a function '{function}', got {names}; name one with function=")
-    return _Importer(functions).run(functions[function])
+    entry, facts = functions[function], Facts.of(functions[function], functions, extents or {})
+    while True:
+        try:
+            with sizes_asked_for() if facts.has_sizes else nullcontext():
+                return _Importer(functions, facts).run(entry)
+        except Needed as needed:
+            facts = facts.with_fact(needed.a, needed.b, needed.direction, str(needed))
+        except NeedsEqual as needed:
+            facts = facts.with_fact(*needed.sizes, "EQ", str(needed))
 
 
 def _functions(module: ModuleOp) -> dict[str, FuncOp]:
@@ -75,17 +88,28 @@ def _bind(
     if len(names) != len(given):
         raise StableHLOError(f"{what}: expected {len(names)} values, got {len(given)}")
     for name, operand in zip(names, given, strict=True):
-        if name.type != operand[0].type:
+        if not _agree(name.type, operand[0].type):
             raise StableHLOError(f"{what}: expected a value of type '{name.type}', got '{operand[0].type}'")
         values[name] = operand
 
 
-class _Importer:
-    """One import of a function."""
+def _agree(stated: Attribute, found: Attribute) -> bool:
+    """Whether a value is of a type that the program states, of which extents may be unknown and bounds are left out."""
+    if not isinstance(stated, TensorType) or not isinstance(found, TensorType):
+        return stated == found
+    ours, theirs = cast("TensorType[Attribute]", found), cast("TensorType[Attribute]", stated)
+    pairs = zip(theirs.get_shape(), ours.get_shape(), strict=False)
+    is_alike = len(theirs.get_shape()) == len(ours.get_shape()) and theirs.element_type == ours.element_type
+    return is_alike and all(n in (DYNAMIC_INDEX, m) for n, m in pairs)
 
-    def __init__(self, functions: Mapping[str, FuncOp]) -> None:
+
+class _Importer:
+    """One import of a function, of whose extents facts are known."""
+
+    def __init__(self, functions: Mapping[str, FuncOp], facts: Facts) -> None:
         self._functions = functions
         self._emit = Emitter()
+        self._facts = facts
 
     def run(self, function: FuncOp) -> ModuleOp:
         arguments: list[Operand] = []
@@ -95,9 +119,10 @@ class _Importer:
             except VerifyException as error:
                 raise StableHLOError(f"argument {number}: {error}") from error
             element = dtype_of(type_.element_type)
-            if element is None or any(extent < 0 for extent in type_.get_shape()):
-                raise StableHLOError(f"argument {number}: expected known extents and a supported type, got '{type_}'")
-            argument = self._emit.argument(value.name_hint or f"arg{number}", element, type_.get_shape())
+            if element is None:
+                raise StableHLOError(f"argument {number}: expected a supported type, got '{type_}'")
+            shape = cast("Sequence[int]", self._facts.arguments[number])
+            argument = self._emit.argument(value.name_hint or f"arg{number}", element, shape)
             arguments.append((argument, None))
         return self._emit.finish(
             [value for value, _ in self._block(function.body.block, arguments, {}, 0)], precision=KERNEL
@@ -132,9 +157,15 @@ class _Importer:
             return self._block(self._functions[called].body.block, operands, {}, depth + 1)
         if not all(region.blocks for region in op.regions):
             raise StableHLOError(f"'{name}': expected regions with a block, got an empty one")
-        hlo = HloOp(
-            op, [value for value, _ in operands], attributes, [number for _, number in operands], self._apply, evaluate
-        )
+        numbers = [known if isinstance(known, int | float) else None for _, known in operands]
+        sizes = [known if isinstance(known, np.ndarray) else None for _, known in operands]
+        hlo = HloOp(op, [value for value, _ in operands], attributes, numbers, self._apply, sizes, evaluate)
+        if name == "stablehlo.custom_call" and hlo.text("call_target_name").endswith("shape_assertion"):
+            owner = op.operands[0].owner
+            condition = owner if isinstance(owner, Operation) and name_of(owner) == "stablehlo.compare" else None
+            compared = [] if condition is None else [values[side] for side in condition.operands]
+            shape_assertion(hlo, condition, [by_element(known) for _, known in compared])
+            return []
         if name == "stablehlo.while":
             return self._loop(hlo, operands, values, depth)
         if name in ("stablehlo.case", "stablehlo.if"):
@@ -142,8 +173,10 @@ class _Importer:
         if name not in HANDLERS:
             raise StableHLOError(f"'{name}' is not supported; docs/stablehlo.md lists what is")
         results = self._record(hlo)
-        number = known_number(op, attributes, hlo.numbers) if len(results) == 1 else None
-        return [(value, number) for value in results]
+        known: Known = known_number(op, attributes, hlo.numbers) if len(results) == 1 else None
+        if known is None and len(results) == 1:
+            known = known_sizes(hlo, attributes)
+        return [(value, known) for value in results]
 
     def _apply(self, block: Block, operands: Sequence[Value], g: Emitter | None, depth: int = 0) -> list[Value]:
         """A region of scalars, at each element of the operands."""
@@ -185,15 +218,17 @@ class _Importer:
     def _record(self, hlo: HloOp) -> list[Value]:
         listed = self._recorded(hlo, self._emit)
         for number, value in enumerate(listed):
-            if value.type != hlo.result(number):
+            if not _agree(hlo.result(number), value.type):
                 raise hlo.refuse(f"result {number}: expected '{hlo.result(number)}', got '{value.type}'")
         return listed
 
     def _recorded(self, hlo: HloOp, g: Emitter) -> list[Value]:
         try:
             results = HANDLERS[hlo.name](hlo, g)
-        except StableHLOError:
+        except (StableHLOError, NeedsEqual):
             raise
+        except SizeRefusal as error:
+            raise hlo.refuse(f"{error}; {CURE}") from error
         except (VerifyException, ScalarTypeError, UnsupportedTypeError, UnknownExtentError) as error:
             raise hlo.refuse(str(error)) from error
         except (ValueError, IndexError, KeyError, TypeError) as error:

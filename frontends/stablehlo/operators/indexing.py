@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BOOL, I64
+from fuse_opt.dialects.types.extents import largest, smallest
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 from fuse_opt.frontends.stablehlo.operators.op import HloOp, Results, handler
 from fuse_opt.frontends.stablehlo.operators.regions import combiner
 from fuse_opt.frontends.stablehlo.operators.scatter import gives_update, scattered_by_region
+from fuse_opt.frontends.stablehlo.operators.sizes import has_sizes, sliced_at
 
 SCATTERS = {
     "stablehlo.add": "add",
@@ -24,9 +28,25 @@ SCATTERS = {
 @handler("stablehlo.gather")
 def gather(h: HloOp, g: Emitter) -> Results:
     """Slices at positions on some axes; a position at which a slice would leave the operand is moved inside."""
+    return _gathered(h, g, h.integers("slice_sizes"))
+
+
+@handler("stablehlo.dynamic_gather")
+def dynamic_gather(h: HloOp, g: Emitter) -> Results:
+    """The same, with slices of any sizes; one slice at a known position is sliced."""
+    numbers, sizes, at = h.fields("dimension_numbers"), h.sizes(2), h.elements(1)
+    if at is None or at.ndim != 1 or numbers.get("collapsed_slice_dims") or numbers.get("operand_batching_dims"):
+        return _gathered(h, g, sizes)
+    starts: list[Any] = [0] * len(sizes)
+    for axis, start in zip(numbers.get("start_index_map", []), at.tolist(), strict=True):
+        starts[axis] = start
+    return sliced_at(h, g, starts, sizes)
+
+
+def _gathered(h: HloOp, g: Emitter, sizes: list[int]) -> Results:
     x, indices, numbers = h.operand(0), h.operand(1), h.fields("dimension_numbers")
     axes, batch = numbers.get("start_index_map", []), numbers.get("operand_batching_dims", [])
-    sizes, shape = h.integers("slice_sizes"), extents(x)
+    shape = extents(x)
     whole = all(size == shape[axis] for axis, size in enumerate(sizes) if axis not in (*axes, *batch))
     window = [axis for axis in range(rank(x)) if axis not in (*axes, *batch)]
     collapsed = {*numbers.get("collapsed_slice_dims", [])} == {*axes}
@@ -41,7 +61,7 @@ def gather(h: HloOp, g: Emitter) -> Results:
         x = g.permute_dims(x, axes=[*batch, *axes, *window])
         y = g.gather_nd(x, positions, batch_dims=len(batch) or None)
     batches = numbers.get("start_indices_batching_dims", [])
-    return _placed(g, y, lead, numbers.get("offset_dims", []), batches, h.shape())
+    return _placed(g, y, lead, numbers.get("offset_dims", []), batches, h.rank())
 
 
 def _coordinates(
@@ -149,16 +169,14 @@ def _column(g: Emitter, indices: Value, number: int) -> Value:
     return g.slice(indices, starts=starts, stops=[*shape[:-1], number + 1])
 
 
-def _placed(
-    g: Emitter, y: Value, lead: int, offsets: Sequence[int], batches: Sequence[int], shape: Sequence[int]
-) -> Value:
-    """A result whose first `lead` axes are those of the indices, with the axes of the slices put at `offsets`."""
-    free = [axis for axis in range(len(shape)) if axis not in offsets]
+def _placed(g: Emitter, y: Value, lead: int, offsets: Sequence[int], batches: Sequence[int], count: int) -> Value:
+    """A result of `count` axes whose first `lead` are those of the indices, with the axes of the slices put at `offsets`."""
+    free = [axis for axis in range(count) if axis not in offsets]
     rest = [axis for axis in range(lead) if axis not in batches]
     places = {free[axis]: number for number, axis in enumerate((*batches, *rest))}
     slices = iter(range(lead, rank(y)))
     places |= {axis: next(slices) for axis in sorted(offsets)}
-    return g.permute_dims(y, axes=[places[axis] for axis in range(len(shape))])
+    return g.permute_dims(y, axes=[places[axis] for axis in range(count)])
 
 
 @handler("stablehlo.scatter")
@@ -223,14 +241,16 @@ def _targets(
     return g.concat(*batch, *columns, axis=-1) if len(batch) + len(columns) > 1 else columns[0]
 
 
-def _starts(h: HloOp, g: Emitter, first: int, sizes: Sequence[int]) -> list[Value | int]:
-    """Where a dynamic slice begins: numbers where they are known, and always such that it lies inside."""
-    found: list[Value | int] = []
+def _starts(h: HloOp, g: Emitter, first: int, sizes: Sequence[int]) -> list[Value | Extent]:
+    """Where a dynamic slice begins: numbers or sizes where they are known, and always such that it lies inside."""
+    found: list[Value | Extent] = []
     for axis, size in enumerate(sizes):
         limit = extents(h.operand())[axis] - size
-        number = h.number(first + axis)
-        if limit == 0 or number is not None:
-            found.append(min(max(int(number or 0), 0), limit))
+        number, known = h.number(first + axis), h.elements(first + axis)
+        if known is not None and isinstance(known.item(), Size):
+            found.append(smallest(largest(known.item(), 0), limit))
+        elif limit == 0 or number is not None:
+            found.append(smallest(largest(int(number or 0), 0), limit))
         else:
             start = g.cast(h.operand(first + axis), I64)
             found.append(g.clip(start, g.number(0, I64), g.number(limit, I64)))
@@ -240,6 +260,9 @@ def _starts(h: HloOp, g: Emitter, first: int, sizes: Sequence[int]) -> list[Valu
 @handler("stablehlo.dynamic_slice")
 def dynamic_slice(h: HloOp, g: Emitter) -> Results:
     x, sizes = h.operand(), h.integers("slice_sizes")
+    at = [h.elements(number) for number in range(1, len(h.operands))]
+    if any(map(has_sizes, at)) and not any(each is None for each in at):
+        return sliced_at(h, g, [each.item() for each in at if each is not None], sizes)
     for axis, (start, size) in enumerate(zip(_starts(h, g, 1, sizes), sizes, strict=True)):
         if isinstance(start, int):
             if size != extents(x)[axis]:
@@ -262,5 +285,6 @@ def dynamic_update_slice(h: HloOp, g: Emitter) -> Results:
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         shape = [size if number == axis else 1 for number in range(rank(x))]
         counted = g.iota(shape=shape, axis=axis, dtype=I64, start=start if isinstance(start, int) else 0)
-        positions.append(counted if isinstance(start, int) else g.add(start, counted))
+        offset = g.number(start, I64) if isinstance(start, Size) else start
+        positions.append(counted if isinstance(offset, int) else g.add(offset, counted))
     return g.index_put(x, update, *positions, axes=range(rank(x)))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
+import numpy as np
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
@@ -19,7 +20,7 @@ from xdsl.ir import Attribute, Block, Operation
 
 from fuse_opt.dialects.interfaces.shapes import AnyTensor
 from fuse_opt.dialects.types.dtypes import DType
-from fuse_opt.frontends.builder import Emitter, Value, dtype_by_attribute
+from fuse_opt.frontends.builder import Array, Emitter, Value, dtype_by_attribute
 
 Results: TypeAlias = "Value | Sequence[Value]"
 Apply: TypeAlias = Callable[[Block, Sequence[Value], "Emitter | None"], list[Value]]
@@ -28,6 +29,14 @@ _Handler = TypeVar("_Handler", bound=Handler)
 
 HANDLERS: dict[str, Handler] = {}
 """By op name, `stablehlo.add`: how one becomes graph ops."""
+SHAPE_OPERANDS = {
+    "stablehlo.dynamic_broadcast_in_dim": 1,
+    "stablehlo.dynamic_iota": 0,
+    "stablehlo.dynamic_reshape": 1,
+}
+"""Which operand is the shape of the result."""
+CURE = "give the extents by load(..., extents={name: number}), or export with fixed shapes"
+"""What to do where sizes are not enough."""
 
 
 class StableHLOError(ValueError):
@@ -64,6 +73,8 @@ class HloOp:
     numbers: Sequence[int | float | None] = ()
     """By operand: what it is everywhere, where that is known."""
     regions: Apply | None = None
+    known: Sequence[Array | None] = ()
+    """By operand: its elements, integers and sizes, where they are known by element."""
     evaluate: Callable[..., Any] | None = None
     """The value of a module for arrays, as `fuse_opt.evaluate` gives it; for regions that are looked at by trying them."""
 
@@ -88,11 +99,31 @@ class HloOp:
         return cast(AnyTensor, type_)
 
     def shape(self, number: int = 0) -> tuple[int, ...]:
-        """The extents of a result; raises StableHLOError when one is unknown."""
+        """The extents of a result, which an operand says of some ops; raises StableHLOError when one is unknown."""
         found = self.result(number).get_shape()
         if any(extent < 0 for extent in found):
-            raise self.refuse(f"expected known extents, got '{self.result(number)}'; export with fixed shapes")
+            if self.name in SHAPE_OPERANDS:
+                return tuple(self.sizes(SHAPE_OPERANDS[self.name]))
+            raise self.refuse(f"expected extents that are known, got '{self.result(number)}'; {CURE}")
         return found
+
+    def elements(self, number: int) -> Array | None:
+        """The elements of an operand of integers, where they are known."""
+        if number < len(self.known) and (found := self.known[number]) is not None:
+            return found
+        same, type_ = self.number(number), self.op.operands[number].type
+        if not isinstance(same, int) or not isinstance(type_, TensorType) or any(n < 0 for n in type_.get_shape()):
+            return None
+        return np.full(type_.get_shape(), same, object)
+
+    def sizes(self, number: int) -> list[Any]:
+        """The same of a shape, in order; raises StableHLOError where it is not known."""
+        if (found := self.elements(number)) is None:
+            raise self.refuse(f"operand {number}: expected what follows from extents, got what data decides; {CURE}")
+        return found.reshape(-1).tolist()
+
+    def rank(self, number: int = 0) -> int:
+        return len(self.result(number).get_shape())
 
     def dtype(self, number: int = 0) -> DType:
         return dtype_by_attribute(self.result(number).element_type)

@@ -226,7 +226,7 @@ def constant(h: HloOp, g: Emitter) -> Results:
     return g.constant(value=value)
 
 
-@handler("stablehlo.iota")
+@handler("stablehlo.iota", "stablehlo.dynamic_iota")
 def iota(h: HloOp, g: Emitter) -> Results:
     return g.iota(shape=h.shape(), axis=h.integer("iota_dimension"), dtype=h.dtype())
 
@@ -245,7 +245,7 @@ def custom_call(h: HloOp, g: Emitter) -> Results:
     raise h.refuse(f"calls '{target}', which is not part of the program; expected none")
 
 
-@handler("stablehlo.broadcast_in_dim")
+@handler("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 def broadcast_in_dim(h: HloOp, g: Emitter) -> Results:
     x, shape = h.operand(), h.shape()
     axes = h.integers("broadcast_dimensions")
@@ -260,7 +260,7 @@ def broadcast_in_dim(h: HloOp, g: Emitter) -> Results:
     return x if extents(x) == shape else g.broadcast_to(x, shape=shape)
 
 
-@handler("stablehlo.reshape")
+@handler("stablehlo.reshape", "stablehlo.dynamic_reshape")
 def reshape(h: HloOp, g: Emitter) -> Results:
     return g.reshaped(h.operand(), h.shape())
 
@@ -292,6 +292,12 @@ def pad(h: HloOp, g: Emitter) -> Results:
     low, high, interior = (
         h.integers(f"{name}") for name in ("edge_padding_low", "edge_padding_high", "interior_padding")
     )
+    return padded_by(g, h.operand(), low, high, interior, h.operand(1), h.number(1))
+
+
+@handler("stablehlo.dynamic_pad")
+def dynamic_pad(h: HloOp, g: Emitter) -> Results:
+    low, high, interior = (h.sizes(number) for number in (2, 3, 4))
     return padded_by(g, h.operand(), low, high, interior, h.operand(1), h.number(1))
 
 

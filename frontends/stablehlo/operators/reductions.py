@@ -69,7 +69,7 @@ def _reduction(h: HloOp, g: Emitter, axes: list[int], combine: str, name: str, n
     if not axes:
         return joined(g, combine, x, initial)
     if name in ("max", "min") and 0 in extents(x):
-        return g.broadcast_to(initial, shape=h.shape())
+        return g.broadcast_to(initial, shape=[n for axis, n in enumerate(extents(x)) if axis not in axes])
     y = g.all(name, x, axes=axes)[0]
     return y if _is_neutral(h.number(1), neutral, x) else joined(g, combine, y, initial)
 
@@ -257,7 +257,9 @@ def dot_general(h: HloOp, g: Emitter) -> Results:
     a, transpose_a = _matrix(g, lhs, batches[0], lhs_free, contracted[0])
     b, transpose_b = _matrix(g, rhs, batches[1], contracted[1], rhs_free)
     flags = {"transpose_lhs": transpose_a or None, "transpose_rhs": transpose_b or None}
-    return g.reshaped(g.matmul(a, b, dtype=element if widened else None, **flags), h.shape())
+    outer = [extents(lhs)[axis] for axis in (*batches[0], *lhs_free)]
+    shape = [*outer, *(extents(rhs)[axis] for axis in rhs_free)]
+    return g.reshaped(g.matmul(a, b, dtype=element if widened else None, **flags), shape)
 
 
 def _matrix(
