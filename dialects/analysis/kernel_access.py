@@ -62,7 +62,13 @@ def _is_opaque(op: Operation) -> bool:
 
 
 def dispatched_ops(kernel: KernelOp) -> list[GraphOp]:
-    """What implementations run of a kernel: its opaque ops, or its only op, of any kind, where it names what runs that."""
+    """
+    What implementations run of a kernel: its opaque ops, or its only op, of any kind, where it names what runs that, but for
+    those whose results are left beside it.
+    """
+    if kernel.saved is not None:
+        saved = kernel.saved_ops()
+        return [op for op in kernel.ops() if op not in saved]
     found = [cast("GraphOp", op) for op in kernel.block.ops if _is_opaque(op)]
     if found or kernel.implementation is None:
         return found
@@ -71,11 +77,16 @@ def dispatched_ops(kernel: KernelOp) -> list[GraphOp]:
 
 
 def library_op(kernel: KernelOp) -> GraphOp | None:
-    """The op that is all of the kernel and all of whose results it yields, when a library can run it."""
-    ops = kernel.ops()
+    """
+    The op that is all of the kernel, but for what is left beside it, and all of whose results it yields, when a library can
+    run it.
+    """
+    saved = kernel.saved_ops()
+    ops = [op for op in kernel.ops() if op not in saved] if saved else kernel.ops()
     if len(ops) != 1 or dispatched_ops(kernel) != ops:
         return None
-    return ops[0] if list(kernel.yielded()) == list(ops[0].results) else None
+    left = [value for op in saved for value in op.results]
+    return ops[0] if list(kernel.yielded()) == [*ops[0].results, *left] else None
 
 
 def kernel_access(kernel: KernelOp, *, scheduled: bool = True) -> KernelAccess:

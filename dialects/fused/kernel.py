@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     i64,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -311,6 +311,40 @@ class KernelOp(OutlinedOp):
     """One future kernel."""
 
     name = "fused.kernel"
+
+    saved = opt_prop_def(DenseArrayBase[IntegerType])
+    """
+    Results that the implementation leaves beside those of its op, by number: the last ones. Each op that makes some reads
+    operands alone, and is no work of its own.
+    """
+
+    def saved_ops(self) -> list[GraphOp]:
+        """The ops whose results are left beside those of the op that the implementation runs, in the order of results."""
+        if self.saved is None:
+            return []
+        yielded = self.yielded()
+        owners = dict.fromkeys(yielded[number].owner for number in ints(self.saved) if number in range(len(yielded)))
+        return [op for op in owners if isinstance(op, GraphOp)]
+
+    def _verify_decisions(self) -> None:
+        super()._verify_decisions()
+        if self.saved is None:
+            return
+        ops, first = self.saved_ops(), len(self.results) - len(ints(self.saved))
+        left = [value for op in ops for value in op.results]
+        main = [op for op in self.ops() if op not in ops]
+        if (
+            self.implementation is None
+            or ints(self.saved) != tuple(range(max(first, 1), len(self.results)))
+            or list(self.yielded()[first:]) != left
+            or not all(isinstance(value, BlockArgument) for op in ops for value in op.operands)
+            or len(main) != 1
+        ):
+            raise VerifyException(
+                f"'{self.name}' property 'saved': expected the numbers of the last results, all of what ops beside one op "
+                f"make of its operands, and the implementation that leaves them, got {list(ints(self.saved))} of "
+                f"{len(self.results)} results; run unfuse and select-composites again"
+            )
 
 
 def _types(types: Sequence[Attribute]) -> str:

@@ -62,11 +62,12 @@ def link_of(text: str) -> Link:
     """The step that a text is of."""
     found: tuple[str, dict[str, Any], int | None, list[int], float | None, bool, str, bool, bool] = json.loads(text)
     op, config, operand, extents, number, swapped, element, whole, turned = found
-    pairs = [(name, _untied(value)) for name, value in config.items()]
+    pairs = [(name, untied(value)) for name, value in config.items()]
     return Link(op, tuple(sorted(pairs)), operand, tuple(extents), number, swapped, element, whole, turned)
 
 
-def _untied(value: Any) -> PlainValue:
+def untied(value: Any) -> PlainValue:
+    """A property as it was before it was written as JSON, which has lists alone."""
     return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 

@@ -22,7 +22,7 @@ from fuse_opt.dialects.analysis.contractions.product_copies import Computed
 from fuse_opt.dialects.analysis.numerics import LEVELS, Numerics
 from fuse_opt.dialects.analysis.storage import MOST_BYTES
 from fuse_opt.dialects.implementation.chains import ChainOffer
-from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
+from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Saved, Site
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.dialects.types.encodings import EncodingPart
@@ -135,6 +135,12 @@ class Offer:
     code, and calls that are cut (`split`), share the pool.
     """
 
+    saves: Callable[[Site, Saved], str | None] | None = None
+    """
+    Why it does not leave what another op makes of the same operands beside its results, as a code for remarks; None: it does,
+    in the same call, all outputs one behind the other. No function: it leaves nothing.
+    """
+
     @property
     def backend(self) -> str:
         """What is before the first dot of its name."""
@@ -155,8 +161,12 @@ class Offer:
         return self.refusal_of_op(site)
 
     def refusal_of_op(self, site: Site) -> str | None:
-        """The same, of the op alone: its orders, sizes and machine are asked about elsewhere. Raises BackendFault."""
-        return self._reason("accepts", self.accepts, site)
+        """
+        The same, of the op and what is to be left beside its results: its orders, sizes and machine are asked about elsewhere.
+        Raises BackendFault.
+        """
+        unsaved = (reason for each in site.saved if (reason := self.save_refusal(site, each)) is not None)
+        return next(unsaved, None) or self._reason("accepts", self.accepts, site)
 
     @property
     def _takes_orders(self) -> bool:
@@ -195,6 +205,12 @@ class Offer:
     def machine_refusal(self, site: Site) -> str | None:
         """The code of why its library does not run the site's op here. Raises BackendFault."""
         return self._reason("probe", self.probe, site)
+
+    def save_refusal(self, site: Site, saved: Saved) -> str | None:
+        """The code of why it does not leave what another op makes of the site's operands. Raises BackendFault."""
+        if (saves := self.saves) is None:
+            return "saves-nothing"
+        return self._reason("saves", lambda here: saves(here, saved), site)
 
     def packs(self, site: Site) -> dict[int, EncodingPart]:
         """By number, how it would have operands that never change. Raises BackendFault."""

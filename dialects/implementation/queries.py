@@ -13,7 +13,7 @@ from fuse_opt.dialects.analysis.kernel_access import dispatched_ops, library_op
 from fuse_opt.dialects.fused import USE_IMPLEMENTATION, KernelOp
 from fuse_opt.dialects.implementation.chains import ChainOffer, Link, has_all_elements, kernel_chain
 from fuse_opt.dialects.implementation.offers import Offer, find_offer
-from fuse_opt.dialects.implementation.site import Site
+from fuse_opt.dialects.implementation.site import Saved, Site
 from fuse_opt.dialects.implementation.switch import allowed_offers
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import shape
@@ -97,15 +97,15 @@ def inplace_operands(kernel: KernelOp) -> tuple[frozenset[int], ...]:
     """By result of a kernel of opaque ops: the operands whose storage its implementation may write it to.
 
     Code that is generated overwrites what its epilogue alone reads, where the kernel names it. Of a library's, none where other
-    ops share the kernel, as what they read may be overwritten before, unless the implementation runs them itself. None that
-    is read twice.
+    ops share the kernel, as what they read may be overwritten before, unless the implementation runs them itself, and none
+    where it leaves more than the op's results. None that is read twice.
     """
     if (kind := named_kind(kernel)) is not None:
         return epilogue_operands(kernel, kind)
     op, offer = library_op(kernel), offer_of(kernel)
     if op is None and offer is not None and (links := absorbed_chain(kernel, offer)):
         return (chain_pairs(kernel, offer, links),)
-    if op is None or offer is None:
+    if op is None or offer is None or kernel.saved is not None:
         return (frozenset[int](),) * len(kernel.results)
     allowed: list[set[int]] = [set() for _ in kernel.results]
     read = list(op.operands)
@@ -128,6 +128,28 @@ def unread_operands(kernel: KernelOp, offer: Offer | None) -> tuple[int, ...]:
         for argument in kernel.block.args
         if argument.uses.get_length() and all(use.operation is ops[0] and use.index in ignored for use in argument.uses)
     )
+
+
+def saved_beside(kernel: KernelOp) -> tuple[Saved, ...]:
+    """What the implementation of a kernel leaves beside the results of its op."""
+    if kernel.saved is None or len(main := dispatched_ops(kernel)) != 1:
+        return ()
+    found = (Saved.of(main[0], op) for op in kernel.saved_ops())
+    return tuple(each for each in found if each is not None)
+
+
+def saved_problem(kernel: KernelOp) -> str | None:
+    """
+    Why what a kernel says to be left beside its op's results is not, as a code; None where it is, or where nobody knows what the
+    kernel names, which is no fault of a plan. Raises BackendFault.
+    """
+    if kernel.saved is None or (offer := named_offer(kernel)) is None:
+        return None
+    ops, saved = dispatched_ops(kernel), saved_beside(kernel)
+    if len(ops) != 1 or len(saved) != len(kernel.saved_ops()):
+        return "saves-nothing"
+    reasons = (offer.save_refusal(Site.of(ops[0]), each) for each in saved)
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def absorbed_chain(kernel: KernelOp, offer: Offer | None = None) -> tuple[Link, ...] | None:

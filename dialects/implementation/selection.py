@@ -15,7 +15,7 @@ from fuse_opt.dialects.analysis.training import is_training
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import CostTable, site_name
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, registry_state
-from fuse_opt.dialects.implementation.queries import absorbed_chain
+from fuse_opt.dialects.implementation.queries import absorbed_chain, saved_beside
 from fuse_opt.dialects.implementation.site import Machine, Site
 from fuse_opt.dialects.implementation.switch import allowed_backends, allowed_offers, platform_of
 from fuse_opt.dialects.interfaces.op import GraphOp
@@ -67,7 +67,7 @@ def _question(kernel: KernelOp) -> tuple[object, ...]:
     """What answers about a kernel depend on: offers, backends that are allowed, and what it computes."""
     allowed = allowed_backends(kernel)
     there = None if allowed is None else tuple(allowed)
-    return registry_state(), there, platform_of(kernel), is_training(kernel), kernel_structure(kernel)
+    return registry_state(), there, platform_of(kernel), is_training(kernel), kernel.saved, kernel_structure(kernel)
 
 
 def _candidates(
@@ -75,7 +75,7 @@ def _candidates(
 ) -> tuple[Candidate, ...]:
     ops = dispatched_ops(kernel)
     inside = _inside(kernel, frozen)
-    sites = [Site.of(op, machine, inside) for op in ops]
+    sites = [Site.of(op, machine, inside, saved=saved_beside(kernel)) for op in ops]
     found = (offer for op in ops for offer in allowed_offers(op, machine.platform))
     offers = dict.fromkeys(offer for offer in found if len(ops) > 1 or not offer.composite)
     return tuple(_judged(kernel, offer, sites, numerics) for offer in offers)
@@ -206,8 +206,9 @@ def machine_refusal(
 
 
 def _site(kernel: KernelOp, op: GraphOp, offer: Offer, machine: Machine | None, frozen: Collection[SSAValue]) -> Site:
-    """The op, with what the implementation runs behind it."""
-    return Site.of(op, machine, _inside(kernel, frozen), absorbed_chain(kernel, offer) or ())
+    """The op, with what the implementation runs behind it and leaves beside it."""
+    links = absorbed_chain(kernel, offer) or ()
+    return Site.of(op, machine, _inside(kernel, frozen), links, saved_beside(kernel))
 
 
 def _inside(kernel: KernelOp, frozen: Collection[SSAValue]) -> set[SSAValue]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.ir import Block, SSAValue
 
-from fuse_opt.dialects.implementation.chains import Link
+from fuse_opt.dialects.implementation.chains import Link, untied
 from fuse_opt.dialects.interfaces.layouts import encoding, has_order
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
@@ -95,6 +96,46 @@ class LayoutRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Saved:
+    """
+    What another op makes of operands of a site's op, such as the statistics of rows that a backward pass reads: an implementation
+    may leave it beside its results, in the same call.
+    """
+
+    op: str
+    """The other op's name."""
+    config: tuple[tuple[str, PlainValue], ...] = ()
+    """Its properties by name."""
+    operands: tuple[int, ...] = (0,)
+    """What it reads, by number of the site's operands."""
+    results: int = 1
+    """How many values it makes, all of which are left."""
+
+    @classmethod
+    def of(cls, op: GraphOp, other: GraphOp) -> Saved | None:
+        """Another op beside an op; None where it reads anything else, or has properties that are no plain values."""
+        operands = list(op.operands)
+        if not other.operands or not all(value in operands for value in other.operands):
+            return None
+        try:
+            config = tuple(sorted(plain_properties(other).items()))
+        except TypeError:
+            return None
+        return cls(other.name, config, tuple(map(operands.index, other.operands)), len(other.results))
+
+    def text(self) -> str:
+        """It as a text that `saved_of` reads."""
+        return json.dumps([self.op, dict(self.config), self.operands, self.results], sort_keys=True)
+
+
+def saved_of(text: str) -> Saved:
+    """What a text is of."""
+    found: tuple[str, dict[str, Any], list[int], int] = json.loads(text)
+    op, config, operands, results = found
+    return Saved(op, tuple(sorted((k, untied(v)) for k, v in config.items())), tuple(operands), results)
+
+
+@dataclass(frozen=True, slots=True)
 class Site:
     """An op that something has to run, where it stands. Types and properties, never elements."""
 
@@ -106,6 +147,8 @@ class Site:
     """None where only the op counts: before costs are compared."""
     links: tuple[Link, ...] = ()
     """What it is to run behind the op, in its own code."""
+    saved: tuple[Saved, ...] = ()
+    """What it is to leave beside the op's results, in the order of outputs."""
 
     @classmethod
     def of(
@@ -114,10 +157,13 @@ class Site:
         device: Machine | None = None,
         frozen: Collection[SSAValue] = (),
         links: Sequence[Link] = (),
+        saved: Sequence[Saved] = (),
     ) -> Site:
         """The site of an op. Raises VerifyException where an operand is no tensor."""
         operands = tuple(tensor_of(value, value in frozen) for value in op.operands)
-        return cls(cast("OpaqueOp", op), operands, tuple(map(tensor_of, op.results)), device, tuple(links))
+        return cls(
+            cast("OpaqueOp", op), operands, tuple(map(tensor_of, op.results)), device, tuple(links), tuple(saved)
+        )
 
     @property
     def name(self) -> str:

@@ -30,7 +30,7 @@ from fuse_opt.dialects.verify.plan_contents import (
     same_memory,
 )
 from fuse_opt.dialects.verify.plan_orders import PlaceBytes, Places
-from fuse_opt.dialects.verify.plan_pairs import check_pair, check_unread
+from fuse_opt.dialects.verify.plan_pairs import check_pair, check_saved, check_unread
 from fuse_opt.dialects.verify.plan_slots import Arena, place_result, place_workspace, read_arena
 from fuse_opt.dialects.verify.sample_points import moves_nothing
 
@@ -210,6 +210,7 @@ class _Replay:
         pairs = dict(kernel.inplace_pairs())
         if isinstance(kernel, KernelOp):
             check_unread(kernel)
+            check_saved(kernel)
             reads = KernelReads(kernel)
             for result, operand in pairs.items():
                 check_pair(reads, self.content, self.last_use, (result, operand), step)

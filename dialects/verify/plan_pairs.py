@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.implementation.offers import find_offer
-from fuse_opt.dialects.implementation.queries import absorbed_chain, chain_pairs, named_offer
+from fuse_opt.dialects.implementation.queries import absorbed_chain, chain_pairs, named_offer, saved_problem
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import ints
@@ -62,6 +62,16 @@ def check_unread(kernel: KernelOp) -> None:
                 f"'fused.kernel' property 'unread': operand {number} is read by what runs the kernel; run select-implementation",
                 kernel,
             )
+
+
+def check_saved(kernel: KernelOp) -> None:
+    """What a kernel says to be left beside its op's results is left by what runs it. Raises PlanError."""
+    if (reason := saved_problem(kernel)) is not None:
+        numbers = list(ints(kernel.saved))
+        raise PlanError(
+            f"'fused.kernel' property 'saved': what runs the kernel does not leave results {numbers}: {reason}; run unfuse",
+            kernel,
+        )
 
 
 def _check_offered(kernel: KernelOp, result: int, operand: int, same: frozenset[int], about: str) -> None:
