@@ -12,8 +12,8 @@ package names one in the entry points `fuse_opt.backends`. docs/implementations.
 """
 
 from fuse_opt.dialects.implementation.offers import PointwiseOffer
-from fuse_opt.dialects.implementation.site import Cost, Site, Tensor
+from fuse_opt.dialects.implementation.site import Cost, Saved, Site, Tensor
 from fuse_opt.dialects.implementation.subgraph import Node, Subgraph
 from fuse_opt.lowering.reference.kernels.backend import Backend, Refused
 
-__all__ = ["Backend", "Cost", "Node", "PointwiseOffer", "Refused", "Site", "Subgraph", "Tensor"]
+__all__ = ["Backend", "Cost", "Node", "PointwiseOffer", "Refused", "Saved", "Site", "Subgraph", "Tensor"]

@@ -1,4 +1,4 @@
-"""In which order axes lie of what a call is given, and which one is in panels, for implementations that are told."""
+"""What a call's `config` says beside its op's properties: orders of axes, panels, what it leaves beside the results."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.implementation.queries import named_offer
+from fuse_opt.dialects.implementation.offers import BackendFault
+from fuse_opt.dialects.implementation.queries import named_offer, saved_beside, saved_problem
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr, PanelAttr, parts_of
-from fuse_opt.lowering.program import ORDERS
+from fuse_opt.lowering.errors import LoweringError
+from fuse_opt.lowering.program import ORDERS, SAVED
 
 
 def orders_of(values: Sequence[SSAValue]) -> list[str] | None:
@@ -42,3 +44,20 @@ def takes_orders(kernel: KernelOp) -> bool:
     """Whether what the kernel names is told the orders of its operands."""
     offer = named_offer(kernel)
     return offer is not None and offer.native and offer.layouts is not None
+
+
+def saved_entry(kernel: KernelOp) -> dict[str, Attribute]:
+    """What a call's `config` says of what it leaves beside its op's results. Raises LoweringError where it does not."""
+    if kernel.saved is None:
+        return {}
+    try:
+        reason = saved_problem(kernel)
+    except BackendFault as fault:
+        raise LoweringError(str(fault), kernel) from fault
+    if reason is not None:
+        raise LoweringError(
+            f"'fused.kernel' property 'saved': its implementation does not leave that: {reason}; run unfuse and "
+            "select-composites again",
+            kernel,
+        )
+    return {SAVED: ArrayAttr(StringAttr(each.text()) for each in saved_beside(kernel))}

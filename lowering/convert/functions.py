@@ -45,6 +45,7 @@ from fuse_opt.dialects.implementation.queries import (
     called_implementation,
     inplace_operands,
     opaque_op,
+    saved_beside,
 )
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
@@ -57,7 +58,7 @@ from fuse_opt.dialects.scalar import is_one_number
 from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
-from fuse_opt.lowering.convert.call_orders import orders_entry, orders_of, takes_orders
+from fuse_opt.lowering.convert.call_orders import orders_entry, orders_of, saved_entry, takes_orders
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
 from fuse_opt.lowering.convert.memory import (
     RESULTS,
@@ -284,7 +285,7 @@ class _FunctionConverter(Generic[Generated]):
         ):
             launch = self._library_call(kernel, op, kernel.results)
         elif kernel.schedule_kind() != REFERENCE and (links := absorbed_chain(kernel)) is not None:
-            launch = self._absorbing_call(kernel, links)
+            launch = self._absorbing_call(kernel, opaque_op(kernel), links)
         elif kernel.schedule_kind() != REFERENCE and (parts := library_parts(kernel)) is not None:
             launch = self._call_and_launch(kernel, parts, memory)
         elif kernel.implementation is not None:
@@ -359,16 +360,21 @@ class _FunctionConverter(Generic[Generated]):
                 f"'{op.name}': '{found.name}' takes operands and gives results in row-major order, got '{foreign.type}'; "
                 "run assign-layouts, or convert it by graph.to_layout", op
             )  # fmt: skip
+        if not found.by_python:
+            return self._absorbing_call(kernel, op, ())
         inputs = [self.memory.shaped(kernel.operands[kernel.block.args.index(value)]) for value in op.operands]  # pyright: ignore[reportArgumentType]
         outputs = [self.memory.shaped(value) for value in results]
         _check_workspace(kernel, op, found.name, ())
-        workspace, touched = self.memory.workspace(kernel), op.elements_touched()
-        config = {**op.properties, **orders_entry(orders)}
+        workspace, saved = self.memory.workspace(kernel), saved_entry(kernel)
+        touched = () if saved else op.elements_touched()
+        config = {**op.properties, **orders_entry(orders), **saved}
         return LibraryCallOp(found.name, op.name, inputs, outputs, config, workspace, touched)
 
-    def _absorbing_call(self, kernel: KernelOp, links: Sequence[Link]) -> Operation:
-        """A call of an opaque op with a chain behind it: of all the kernel's operands, with the steps as texts."""
-        op = opaque_op(kernel)
+    def _absorbing_call(self, kernel: KernelOp, op: GraphOp | None, links: Sequence[Link]) -> Operation:
+        """
+        A call of an op with a chain behind it: of all the kernel's operands, with the steps as texts, and a function of the ops
+        for who looks at memory between steps.
+        """
         assert op is not None and kernel.implementation is not None
         name = kernel.implementation.data
         _check_workspace(kernel, op, name, links)
@@ -378,6 +384,7 @@ class _FunctionConverter(Generic[Generated]):
             CHAIN_OPERANDS: int_array([kernel.block.args.index(value) for value in op.operands]),  # pyright: ignore[reportArgumentType]
             "function": StringAttr(self._reference_function(kernel)),
             **orders_entry(orders_of((*kernel.operands, *kernel.results)) or ()),
+            **saved_entry(kernel),
         }
         inputs = [self.memory.shaped(value) for value in kernel.operands]
         outputs = [self.memory.shaped(value) for value in kernel.results]
@@ -433,7 +440,7 @@ def _check_workspace(kernel: KernelOp, op: GraphOp, name: str, links: Sequence[L
     if offer is None or not offer.takes_workspace:
         return
     try:
-        wanted = offer.workspace_bytes(Site.of(op, links=links))
+        wanted = offer.workspace_bytes(Site.of(op, links=links, saved=saved_beside(kernel)))
     except BackendFault as fault:
         raise LoweringError(str(fault), op) from fault
     if wanted > (given := kernel.workspace_bytes()):

@@ -111,6 +111,8 @@ def split_library_kernels(function: func.FuncOp, is_generated: Callable[[KernelO
     for kernel in [op for op in function.body.block.ops if isinstance(op, KernelOp)]:
         if kernel.schedule_kind() == "reference" or len(kernel.ops()) < 2 or is_generated(kernel):
             continue
+        if kernel.saved is not None:
+            continue
         if kernel.inplace is not None and named_kind(kernel) is None:
             continue
         if kernel.schedule_kind() in COMPOSITE_KINDS or kernel.inplace is not None:

@@ -19,6 +19,8 @@ CHAIN, CHAIN_OPERANDS = "fused.chain", "fused.operands"
 ORDERS = "fused.orders"
 """By input, then by output, in a call's `config`: the axes from outermost to innermost in memory; empty for row-major order."""
 """Entries of a call's config: the steps behind the op that it runs, as texts; which inputs are the op's operands."""
+SAVED = "fused.saved"
+"""What else a call makes of its operands, as texts: behind the op's results are those, in this order."""
 INSIDE = "fused.inside"
 """And how many of the last outputs are values inside of a partition."""
 

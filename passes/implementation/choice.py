@@ -74,7 +74,7 @@ def name_nothing(kernel: KernelOp) -> None:
     """Takes back what a kernel says of who runs it."""
     kernel.set_workspace(0)
     kernel.set_unread(())
-    kernel.implementation = None
+    kernel.implementation = kernel.saved = None
 
 
 def write(kernel: KernelOp, offer: Offer) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
 from fuse_opt.dialects.analysis.bare_ops import sweep_functions
@@ -15,7 +15,7 @@ from fuse_opt.dialects.analysis.training import is_training
 from fuse_opt.dialects.implementation.offers import BackendFault, Offer, offers_of
 from fuse_opt.dialects.implementation.queries import wanted_implementation
 from fuse_opt.dialects.implementation.selection import NEAR, Candidate, is_called
-from fuse_opt.dialects.implementation.site import Site
+from fuse_opt.dialects.implementation.site import Saved, Site
 from fuse_opt.dialects.implementation.switch import allowed_offers
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.shapes import is_static
@@ -27,6 +27,7 @@ from fuse_opt.passes.fusion.engine.group_graph import GroupGraph, Limits
 from fuse_opt.passes.fusion.engine.outline import build_kernels
 from fuse_opt.passes.implementation.choice import check_preferred, promised
 from fuse_opt.passes.implementation.costs import decomposed_seconds
+from fuse_opt.passes.implementation.saved_results import name_implementation, readers_beside
 from fuse_opt.passes.remarks import Number, RefusedError, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
@@ -47,6 +48,9 @@ class SelectCompositesPass(DevicePass, RewritePass):
     Code of the program is an estimate: the opaque ops of the decomposition, and one pass over what the op reads and makes
     but for values that fusion with its neighbours keeps out of memory. `use_implementation = "name"` on an op is a promise, on
     pointwise ops and reductions, too, which are given away in no other way, as are composites by `prefer`.
+
+    What other ops make of the same operands may be left by the same call, where the implementation `saves` it: the statistics of
+    rows that a backward pass reads. They are results of the kernel then, as `saved = array<i64: 1, 2>` says.
 
     Requires: nothing. Ensures: what `decompose` takes apart and fusion joins is better off so, as far as implementations say.
     """
@@ -69,12 +73,33 @@ class SelectCompositesPass(DevicePass, RewritePass):
         for block in sweep_functions(module):
             if chosen := dict(self._choices(block, machine, choices)):
                 graph = GroupGraph(block, Limits(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT))
-                groups = [group for group in graph.groups() if group.first in chosen]
-                names = [chosen[group.first].name for group in groups]
-                for kernel, name in zip(build_kernels(graph, groups), names, strict=True):
-                    kernel.implementation = StringAttr(name)
+                self._save(machine, graph, chosen)
+                groups = [graph.group_of[op] for op in chosen]
+                for kernel, op in zip(build_kernels(graph, groups), chosen, strict=True):
+                    name_implementation(kernel, op, chosen[op].name)
 
-    def _choices(self, block: Block, machine: Device, choices: Choices) -> Iterator[tuple[Operation, Offer]]:
+    def _save(self, machine: Device, graph: GroupGraph, chosen: Mapping[CompositeOp | StructuredOp, Offer]) -> None:
+        """Puts ops whose results an implementation leaves beside those of its op into the group of that."""
+        taken: set[Operation] = {*chosen}
+        for op, offer in chosen.items():
+            for other in readers_beside(op, graph) if offer.saves is not None else ():
+                if other in taken or (saved := Saved.of(op, other)) is None:
+                    continue
+                try:
+                    reason = offer.save_refusal(Site.of(op, machine), saved)
+                except BackendFault as fault:
+                    raise RefusedError(str(fault), op) from fault
+                if reason is None and (refusal := graph.merge([graph.group_of[op], graph.group_of[other]])) is not None:
+                    reason = refusal.code
+                if reason is None:
+                    taken.add(other)
+                is_left, code = ("is", "saved") if reason is None else ("is not", "not-saved")
+                message = f"{is_left} left by \"{offer.name}\" beside the result of '{op.name}'"
+                remark(self.name, other, code, message, numbers={} if reason is None else {"refused": reason})
+
+    def _choices(
+        self, block: Block, machine: Device, choices: Choices
+    ) -> Iterator[tuple[CompositeOp | StructuredOp, Offer]]:
         for op in block.ops:
             if not isinstance(op, CompositeOp | StructuredOp) or not offers_of(op.name):
                 continue

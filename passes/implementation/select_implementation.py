@@ -266,11 +266,12 @@ class SelectImplementationPass(DevicePass):
 
     def _leave_to_code(self, kernel: KernelOp, op: GraphOp, found: Sequence[Candidate]) -> None:
         """What an implementation may run no longer is generated code, by its scalar meaning or its decomposition."""
-        refused = refusals(found) or "none is allowed"
+        refused, beside = refusals(found) or "none is allowed", kernel.saved_ops()
         remark(self.name, kernel, "generated", f"'{op.name}' is code of the program again: {refused}")
         kernel.drop_decisions()
-        if isinstance(op, CompositeOp):
-            decomposed(op)
+        for inner in (op, *beside):
+            if isinstance(inner, CompositeOp):
+                decomposed(inner)
 
     def _leave_to_host(self, kernel: KernelOp, found: Sequence[Candidate]) -> None:
         """The kernel names nothing: the reference's function runs it, on copies of its operands."""

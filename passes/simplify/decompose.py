@@ -65,11 +65,13 @@ def _open_composites(root: Operation) -> list[CompositeOp]:
 
 
 def _is_run(op: CompositeOp) -> bool:
-    """Whether what the kernel names runs it, or reads in place of its result what it is made from."""
+    """Whether what the kernel names runs it, leaves it beside that, or reads in place of its result what it is made from."""
     kernel = op.parent_op()
     if not isinstance(kernel, KernelOp):
         return False
-    return library_op(kernel) is op or (kernel.implementation is not None and isinstance(op, TransformedWeight))
+    if library_op(kernel) is op or op in kernel.saved_ops():
+        return True
+    return kernel.implementation is not None and isinstance(op, TransformedWeight)
 
 
 def _is_sized(op: CompositeOp) -> bool:

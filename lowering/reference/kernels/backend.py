@@ -8,7 +8,7 @@ from typing import Literal
 from fuse_opt.dialects.implementation.chains import ChainOffer
 from fuse_opt.dialects.implementation.offers import Pairs, PointwiseOffer, Threads
 from fuse_opt.dialects.implementation.partitions import PartitionOffer, register_partition_offer
-from fuse_opt.dialects.implementation.site import Cost, Machine, Site
+from fuse_opt.dialects.implementation.site import Cost, Machine, Saved, Site
 from fuse_opt.dialects.implementation.subgraph import Subgraph
 from fuse_opt.lowering.program import Run
 from fuse_opt.lowering.reference.kernels.partitions import Build, register_partition_build
@@ -47,6 +47,7 @@ class Backend:
         features: Sequence[str] | Callable[[Site], Sequence[str]] = (),
         differentiable: bool = True,
         threads: Threads = "caller",
+        saves: Callable[[Site, Saved], str | None] | None = None,
     ) -> Callable[[Run], Run]:
         """
         Registers a function `run(inputs, outputs, config)` for an op of a dialect: arrays in C order, results to be written
@@ -62,6 +63,10 @@ class Backend:
         what the machine must have, by the names of its device file; one that is not `differentiable` has no part in training.
         A function whose library has threads of its own says `threads="exclusive"`: it is called when no loop of a program has
         the pool's, of any thread's, and those sleep until it returns. It must not set their number.
+
+        `saves` answers None where it leaves what another op (`Saved`) makes of the same operands, such as statistics for a
+        backward pass, or a reason code. They are outputs behind the op's results then, and `config["fused.saved"]` has a text
+        of each.
         Raises ValueError for a name that is taken.
         """
 
@@ -83,6 +88,7 @@ class Backend:
                 features=features,
                 differentiable=differentiable,
                 threads=threads,
+                saves=saves,
             )(run)
 
         return register

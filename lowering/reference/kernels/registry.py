@@ -27,7 +27,7 @@ from fuse_opt.dialects.implementation.offers import (
     offers_of,
     register_offer,
 )
-from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
+from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Saved, Site
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.types.encodings import EncodingPart
 from fuse_opt.lowering.program import Array, Config, Run
@@ -44,6 +44,8 @@ class Implementation:
     """For arrays of every element type that the op accepts."""
     takes_workspace: bool = False
     """Whether `run` gets bytes to work in as one more output, where its offer asks for some."""
+    by_python: bool = True
+    """Whether `run` does it; else compiled code alone does, and the reference runs the op's decomposition."""
 
     def workspace_bytes(self, op: OpaqueOp) -> int:
         """What its offer asks for to run an op. Raises BackendFault."""
@@ -73,6 +75,7 @@ def implementation(
     differentiable: bool = True,
     sized: bool = False,
     threads: Threads = "caller",
+    saves: Callable[[Site, Saved], str | None] | None = None,
 ) -> Callable[[Run], Run]:
     """Registers a function as the implementation `name` of op `op`, and what it offers to passes.
 
@@ -85,6 +88,7 @@ def implementation(
     within the op's bound, and to be chosen on demand only; an `optional` one is there where its backend is asked for. It reads
     nothing of operands that it `ignores`, needs `features` of the machine, and is for inference alone unless `differentiable`.
     With `threads="exclusive"` the pool's threads have nothing to do while it runs, as it has some of its own.
+    What it `saves` are results of other ops of the same operands, which it writes as further outputs where `config` says so.
     One that is `sized` says the same of arrays of any extents, and runs for those of each call.
     With a `workspace`, bytes or a function that says how many, it gets an array of so many i8 as one more output, to
     work in: memory that the planner has given to it for the call.
@@ -107,6 +111,7 @@ def implementation(
         differentiable=differentiable,
         sized=sized,
         threads=threads,
+        saves=saves,
     )
 
     def register(run: Run) -> Run:
@@ -138,6 +143,7 @@ def native_implementation(
     layouts: Callable[[Site], Sequence[LayoutRow]] | None = None,
     pack: Callable[[Site], Mapping[int, EncodingPart]] | None = None,
     differentiable: bool = True,
+    saves: Callable[[Site, Saved], str | None] | None = None,
 ) -> None:
     """
     Registers what compiled code calls for what the implementation `like` of the op computes, with the same pairs in place;
@@ -170,10 +176,11 @@ def native_implementation(
             layouts=layouts,
             pack=pack,
             differentiable=differentiable,
+            saves=saves,
             sized=False,
         )
     )
-    own = Implementation(name, op, _not_by_python) if like is None else _REGISTRY[op, like]
+    own = Implementation(name, op, _not_by_python, by_python=False) if like is None else _REGISTRY[op, like]
     _REGISTRY[op, name] = replace(own, name=name, takes_workspace=False)
 
 

@@ -264,3 +264,16 @@ func.func @f(%x: tensor<4xf32>) {
 }
 
 // CHECK: 'fused.partition' property 'workspace': expected bytes where memory is "workspace", and there alone
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r, %m = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) attributes {implementation = "mine.exp", saved = array<i64: 1>} {
+    %0 = graph.exp %a : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = graph.tanh %0 : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %0, %1 : tensor<4xf32>, tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.kernel' property 'saved': expected the numbers of the last results, all of what ops beside one op make of its operands, and the implementation that leaves them, got [1] of 2 results; run unfuse and select-composites again

@@ -55,3 +55,22 @@ func.func @promise(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %1 = graph.exp %0 : (tensor<4x8xf32>) -> tensor<4x8xf32>
   func.return %1 : tensor<4x8xf32>
 }
+
+// -----
+
+// What the implementation leaves beside its result, for a backward pass, is a result of the kernel; what it does not is an op.
+// CHECK-LABEL: func.func @saved(
+// CHECK:         %y, %m = fused.kernel({{.*}}) -> (tensor<64x512xf32>, tensor<64xf32>) attributes {implementation = "whole.softmax", saved = array<i64: 1>} {
+// CHECK-NEXT:      graph.softmax %x_1
+// CHECK-NEXT:      graph.max %x_1
+// CHECK-NEXT:      fused.yield %y_1, %m_1
+// CHECK-NEXT:    }
+// CHECK-NEXT:    graph.max %x {axes = array<i64: 0>}
+// REMARK:        saved: 'graph.max' is left by "whole.softmax" beside the result of 'graph.softmax'
+// REMARK:        not-saved: 'graph.max' is not left by "whole.softmax" beside the result of 'graph.softmax' refused=axes
+func.func @saved(%x: tensor<64x512xf32>) -> (tensor<64x512xf32>, tensor<64xf32>, tensor<512xf32>) {
+  %m = graph.max %x {axes = array<i64: 1>} : (tensor<64x512xf32>) -> tensor<64xf32>
+  %y = graph.softmax %x {axis = -1 : i64} : (tensor<64x512xf32>) -> tensor<64x512xf32>
+  %n = graph.max %x {axes = array<i64: 0>} : (tensor<64x512xf32>) -> tensor<512xf32>
+  func.return %y, %m, %n : tensor<64x512xf32>, tensor<64xf32>, tensor<512xf32>
+}
