@@ -147,7 +147,7 @@ struct primitive {
   struct posts posts;
   int windows, rows; /* 's' a softmax, 'n' a normalization with as many `parameters` */
   int64_t space[4][AXES];
-  int parameters;
+  int parameters, statistics;
   float epsilon;
 };
 /* Filters as the library would have them: [o/width][taps][channels][width] of ungrouped ones, in whole panels. */
@@ -235,17 +235,17 @@ int dnnl_convolution_forward_primitive_desc_create(struct primitive **made, void
   memcpy((*made)->space[2], before, sizeof(int64_t) * axes), memcpy((*made)->space[3], after, sizeof(int64_t) * axes);
   return 0;
 }
-static int described_rows(struct primitive **made, void *engine, int kind, const struct desc *src, const struct desc *dst,
+static int described_rows(struct primitive **made, void *engine, const struct desc *src, const struct desc *dst,
                           const struct attr *attr) {
-  CHECK(engine == &the_engine && kind == 96 && src && dst && src->axes == 2 && src->dtype == F32 && dst->dtype == F32);
+  CHECK(engine == &the_engine && src && dst && src->axes == 2 && src->dtype == F32 && dst->dtype == F32);
   CHECK(src->shape[0] == dst->shape[0] && src->shape[1] == dst->shape[1] && attr && attr->posts.count == 0);
   return described(made, src, src, 0, dst, attr);
 }
 int dnnl_softmax_forward_primitive_desc_create(struct primitive **made, void *engine, int kind, int algorithm,
                                                const struct desc *src, const struct desc *dst, int axis,
                                                const struct attr *attr) {
-  CHECK(algorithm == 0x30000 && axis == 1);
-  int status = described_rows(made, engine, kind, src, dst, attr);
+  CHECK(kind == 96 && algorithm == 0x30000 && axis == 1);
+  int status = described_rows(made, engine, src, dst, attr);
   if (!status) (*made)->rows = 's';
   return status;
 }
@@ -253,10 +253,13 @@ int dnnl_layer_normalization_forward_primitive_desc_create(struct primitive **ma
                                                            const struct desc *src, const struct desc *dst,
                                                            const struct desc *statistics, float epsilon, unsigned flags,
                                                            const struct attr *attr) {
-  CHECK(!statistics && epsilon > 0 && (flags == 0 || flags == 2 || flags == 6));
-  int status = described_rows(made, engine, kind, src, dst, attr);
-  if (!status) (*made)->rows = 'n', (*made)->epsilon = epsilon, (*made)->parameters = (flags >> 1 & 1) + (flags >> 2 & 1);
-  return status;
+  CHECK(kind == (statistics ? 64 : 96) && epsilon > 0 && (flags == 0 || flags == 2 || flags == 6)); /* training leaves them */
+  CHECK(!statistics || (statistics->axes == 1 && statistics->dtype == F32 && statistics->shape[0] == src->shape[0]));
+  int status = described_rows(made, engine, src, dst, attr);
+  if (status) return status;
+  (*made)->rows = 'n', (*made)->epsilon = epsilon, (*made)->parameters = (flags >> 1 & 1) + (flags >> 2 & 1);
+  (*made)->statistics = statistics ? 2 : 0;
+  return 0;
 }
 int dnnl_primitive_desc_query(const struct primitive *made, int what, int index, void *result) {
   CHECK(made && what == 8 && index == 0);
@@ -368,13 +371,15 @@ static double window(const struct primitive *p, const char *x, const char *w, co
   return sum;
 }
 
-static double row(const struct primitive *p, const char *x, const struct memory *const *parameters, const int64_t *place) {
+static double row(const struct primitive *p, const char *x, const struct memory *const *parameters,
+                  struct memory *const *statistics, const int64_t *place) {
   int64_t first[AXES] = {place[0]}, n = p->src.shape[1];
   const float *at = (const float *)x + offset_at(&p->src, first);
   double most = -INFINITY, sum = 0, mean = 0, variance = 0, value = at[place[1]];
   for (int64_t k = 0; k < n; k++) most = fmax(most, at[k]), mean += (double)at[k] / n;
   for (int64_t k = 0; k < n; k++) sum += exp(at[k] - most), variance += (at[k] - mean) * (at[k] - mean) / n;
   if (p->rows == 's') return exp(value - most) / sum;
+  if (p->statistics) ((float *)statistics[0]->handle)[place[0]] = (float)mean, ((float *)statistics[1]->handle)[place[0]] = (float)variance;
   value = (value - mean) / sqrt(variance + p->epsilon);
   if (parameters[0]) value *= ((const float *)parameters[0]->handle)[place[1]];
   return parameters[1] ? value + ((const float *)parameters[1]->handle)[place[1]] : value;
@@ -391,7 +396,10 @@ int dnnl_primitive_execute(const struct primitive *p, void *stream, int count, c
   for (int k = 0; k < 2; k++)
     CHECK(k < p->parameters ? parameters[k] && parameters[k]->handle && parameters[k]->desc.shape[0] == p->dst.shape[1]
                             : !parameters[k]);
-  int expected = p->rows ? 2 + p->parameters : 3;
+  struct memory *statistics[2] = {find(arguments, count, 49), find(arguments, count, 50)};
+  for (int k = 0; k < 2; k++)
+    CHECK(p->statistics ? statistics[k] && statistics[k]->handle && statistics[k]->desc.shape[0] == p->dst.shape[0] : !statistics[k]);
+  int expected = p->rows ? 2 + p->parameters + p->statistics : 3;
   for (int k = 0; k < p->posts.count; k++)
     if (p->posts.at[k].kind == 'b') {
       same(operands[k] = find(arguments, count, 32768 * (k + 1) | 2), &p->posts.at[k].operand);
@@ -410,7 +418,7 @@ int dnnl_primitive_execute(const struct primitive *p, void *stream, int count, c
     int64_t rest = n;
     for (int k = p->dst.axes - 1; k >= 0; k--) place[k] = rest % p->dst.shape[k], rest /= p->dst.shape[k];
     int64_t at = offset_at(&p->dst, place);
-    double value = p->rows      ? row(p, src->handle, parameters, place)
+    double value = p->rows      ? row(p, src->handle, parameters, statistics, place)
                    : p->windows ? window(p, src->handle, weights->handle, place)
                                 : product(p, src->handle, weights->handle, place);
     if (number("FAKE_ONEDNN_WRONG", 0)) value += 1;

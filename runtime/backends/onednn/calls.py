@@ -86,7 +86,7 @@ def workspace_bytes(library: Library, call: Call) -> int:
 
 def problem_of(call: LibraryCall) -> tuple[Call, list[BufferRef]] | None:
     """What a call is to oneDNN, and its operands in that order; None where it is nothing."""
-    (out,) = call.outputs
+    out, *left = call.outputs
     texts = _tuple(call.config.get(CHAIN))
     numbers = [int(n) for n in _tuple(call.config.get(CHAIN_OPERANDS)) or range(len(call.inputs))]
     links = [link_of(str(text)) for text in texts]
@@ -104,7 +104,7 @@ def problem_of(call: LibraryCall) -> tuple[Call, list[BufferRef]] | None:
         for number, link in enumerate(links)
         if link.operand is not None and number != overwritten
     ]
-    return None if found is None else (found, [*operands, *read, out])
+    return None if found is None else (found, [*operands, *read, out, *left])
 
 
 def _tuple(value: ConfigValue | None) -> tuple[int | float | str, ...]:

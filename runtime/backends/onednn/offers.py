@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
+from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Saved, Site
 from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr, PanelAttr, joined, parts_of
+from fuse_opt.lowering.program import SAVED
 from fuse_opt.lowering.reference.kernels.costs import NATIVE_CALL
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.backends.onednn.calls import PROBLEMS, workspace_bytes
@@ -15,6 +16,7 @@ from fuse_opt.runtime.backends.onednn.library import Library, OneDnnError, find_
 from fuse_opt.runtime.backends.onednn.post_ops import EXACT, FAST, post_ops, sums_of
 from fuse_opt.runtime.backends.onednn.primitives import Dense, primitive_of
 from fuse_opt.runtime.backends.onednn.products import Call, with_any_weights
+from fuse_opt.runtime.backends.onednn.rows import is_left
 from fuse_opt.runtime.backends.onednn.trial import multiplies, usable_library
 
 _MOST_EXTENT = 1 << 31
@@ -50,7 +52,8 @@ def _calls(site: Site) -> list[Call] | None:
     *operands, out = map(Dense.of, (*site.operands, *site.results))
     places = [None, *sums_of(site.links, out.shape)]
     make = PROBLEMS[site.name]
-    found = [make(operands, out, site.config, post_ops(site.links, out, place)) for place in places]
+    config = {**site.config, **({SAVED: tuple(each.text() for each in site.saved)} if site.saved else {})}
+    found = [make(operands, out, config, post_ops(site.links, out, place)) for place in places]
     calls = [call for call in found if call is not None]
     return calls if len(calls) == len(found) else None
 
@@ -159,6 +162,11 @@ def _evicts(site: Site) -> bool:
     return prod(window) > 1 and filters * site.operands[1].itemsize % 2048 == 0
 
 
+def _saves(site: Site, saved: Saved) -> str | None:
+    """The statistics of rows that a normalization works out, once."""
+    return "several" if len(site.saved) > 1 else is_left(len(site.operands[0].shape), site.config, saved)
+
+
 def _row_cost(site: Site) -> Cost:
     """A pass over memory, as code of the program is."""
     assert site.device is not None
@@ -216,5 +224,6 @@ for _name, _op, _types in (
         numerics="fast" if _fast else "strict",
         layouts={"conv": _channels_last, "matmul": _no_order}.get(_op),
         pack=_pack if _multiplies else None,
+        saves=_saves if _op == "layer_norm" else None,
         features=lambda site: _FEATURES.get(site.operands[0].dtype, ()),
     )

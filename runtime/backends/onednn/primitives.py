@@ -18,11 +18,11 @@ from fuse_opt.runtime.backends.onednn.library import Library, OneDnnError
 DTYPES = {"f16": 1, "bf16": 2, "f32": 3, "i32": 4, "i8": 5, "ui8": 6}
 """By element type: oneDNN's number."""
 SRC, SRC_1, DST, WEIGHTS, SCRATCHPAD, POST_OP = 1, 2, 17, 33, 80, 32768
-PARAMETERS = 51, 52
-"""Of a normalization: its scale and what is added behind it."""
+PARAMETERS, STATISTICS = (51, 52), (50, 49)
+"""Of a normalization: its scale and what is added behind it; the variances and means of rows, in the order of var_mean."""
 """Numbers of arguments; of the operand of post-op k, `POST_OP * (k + 1) | SRC_1`."""
 _USER_SCRATCHPAD = 1
-_INFERENCE, _DIRECT, _SOFTMAX = 96, 1, 0x30000
+_TRAINING, _INFERENCE, _DIRECT, _SOFTMAX = 64, 96, 1, 0x30000
 _USES_SCALE, _USES_SHIFT = 2, 4
 REFUSED = ("ref", "x64:gemm", "simple")
 """What names of implementations begin with that are slower than code of ours: loops, and a product with unfolded windows."""
@@ -102,6 +102,8 @@ class Rows:
     epsilon: float | None = None
     parameters: tuple[Dense, ...] = ()
     """A scale, and what is added behind it."""
+    statistics: tuple[Dense, ...] = ()
+    """Where variances and means of rows are left, if they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +118,10 @@ class Problem:
     rows: Rows | None = None
 
     def arguments(self) -> list[tuple[int, Dense]]:
-        """Numbers of arguments and what they are, in the order of operands: src, weights, those of post-ops, dst."""
-        if self.rows is not None:
-            return [(SRC, self.src), *zip(PARAMETERS, self.rows.parameters, strict=False), (DST, self.dst)]
+        """Numbers of arguments and what they are, in the order of operands: src, weights, those of post-ops, dst, statistics."""
+        if (rows := self.rows) is not None:
+            left = zip(STATISTICS, rows.statistics, strict=False)
+            return [(SRC, self.src), *zip(PARAMETERS, rows.parameters, strict=False), (DST, self.dst), *left]
         assert self.weights is not None
         posts = [(POST_OP * (k + 1) | SRC_1, p.operand) for k, p in enumerate(self.post_ops) if p.operand is not None]
         return [(SRC, self.src), (WEIGHTS, self.weights), *posts, (DST, self.dst)]
@@ -207,7 +210,8 @@ def _described(library: Library, problem: Problem) -> int:
             library.call("dnnl_primitive_attr_set_post_ops", attributes, posts)
         src, dst = desc(problem.src), desc(problem.dst)
         if problem.rows is not None:
-            return _described_rows(library, problem.rows, src, dst, attributes)
+            statistics = desc(problem.rows.statistics[0]) if problem.rows.statistics else None
+            return _described_rows(library, problem.rows, src, dst, statistics, attributes)
         assert problem.weights is not None
         weights = desc(problem.weights)
         if (windows := problem.windows) is None:
@@ -221,7 +225,7 @@ def _described(library: Library, problem: Problem) -> int:
         )  # fmt: skip
 
 
-def _described_rows(library: Library, rows: Rows, src: int, dst: int, attributes: int) -> int:
+def _described_rows(library: Library, rows: Rows, src: int, dst: int, statistics: int | None, attributes: int) -> int:
     if rows.epsilon is None:
         return library.make(
             "dnnl_softmax_forward_primitive_desc_create", library.engine, _INFERENCE, _SOFTMAX, src, dst, 1, attributes
@@ -229,7 +233,7 @@ def _described_rows(library: Library, rows: Rows, src: int, dst: int, attributes
     flags = sum((_USES_SCALE, _USES_SHIFT)[: len(rows.parameters)])
     return library.make(
         "dnnl_layer_normalization_forward_primitive_desc_create",
-        library.engine, _INFERENCE, src, dst, None, rows.epsilon, flags, attributes,
+        library.engine, _INFERENCE if statistics is None else _TRAINING, src, dst, statistics, rows.epsilon, flags, attributes,
     )  # fmt: skip
 
 

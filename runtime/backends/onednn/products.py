@@ -179,7 +179,9 @@ def _piece(problem: Problem, axis: int, begin: int, size: int) -> Piece:
         src = part(problem.src)
         for parameter in problem.rows.parameters:
             kept(parameter)
-        return Piece(replace(problem, src=src, dst=part(problem.dst)), tuple(offsets))
+        dst = part(problem.dst)
+        rows = replace(problem.rows, statistics=tuple(map(part, problem.rows.statistics)))
+        return Piece(replace(problem, src=src, dst=dst, rows=rows), tuple(offsets))
     assert problem.weights is not None
     rows, columns = len(problem.dst.shape) - 2, len(problem.dst.shape) - 1
     product = problem.windows is None

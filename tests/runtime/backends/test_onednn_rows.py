@@ -45,6 +45,24 @@ def standardized(x: Array, inner: int, epsilon: float) -> Array:
     return centred / np.sqrt((centred**2).mean(axes, keepdims=True) + epsilon)
 
 
+def check_statistics(rows: int, poison: bool = False) -> None:
+    """Variances and means that a backward pass reads are left by the call of the normalization, once for both."""
+    x, w = normal(rows, 3, 12), normal(3, 12)
+    wide, few = tensor(x), f"tensor<{rows}xf32>"
+    stats = f"%v, %m = graph.var_mean %x {{axes = array<i64: 2, 1>}} : ({wide}) -> ({few}, {few})"
+    text = (
+        f"func.func @main(%x: {wide}, %w: {tensor(w)}) -> ({wide}, {few}, {few}) {{\n  {stats}\n"
+        f'  %y = graph.layer_norm %x, %w {{axis = 1, use_implementation = "onednn.layer_norm"}}'
+        f" : ({wide}, {tensor(w)}) -> {wide}\n"
+        f"  func.return %y, %v, %m : {wide}, {few}, {few}\n}}"
+    )
+    found = fuse_opt.compile(text, backend="onednn", poison=poison)
+    assert found.stats.library_calls == 1 and "saved = array<i64: 1, 2>" in str(found.module)
+    axes = (1, 2)
+    for value, expected in zip(found(x, w), (standardized(x, 2, 1e-5) * w, x.var(axes), x.mean(axes)), strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=2e-6)
+
+
 def check_values(scale: float) -> None:
     x, w, b = normal(6, 5, 12) * scale, normal(12), normal(1, 12)[0]
     weights = np.exp(x - x.max(-1, keepdims=True).astype(np.float64))
@@ -65,12 +83,15 @@ def test_arguments_on_the_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     fake = FakeOneDnn(tmp_path, monkeypatch)
     fake.say(scratch=100)
     check_values(1)
+    check_statistics(5)
     assert fake.count("executions")
 
 
 @pytest.mark.skipif(isinstance(find_library(), str), reason="no oneDNN")
 def test_values_of_the_library() -> None:
     check_values(3)
+    check_statistics(9000)  # in parts
+    check_statistics(4, poison=True)  # by the op's meaning, step by step
     x = normal(512, 1024)
     before = num_threads()
     found = run("layer_norm", "axis = -1 : i64", x)
