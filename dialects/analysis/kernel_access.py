@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from math import prod
 from typing import Literal, cast
 
@@ -47,6 +48,28 @@ _NEVER = -1
 _OPAQUE: dict[type[Operation], bool] = {}
 _ACCESSES: dict[tuple[object, ...], KernelAccess] = {}
 _REMEMBERED = 4096
+
+
+_NUMBERS: dict[Attribute, int] = {}
+_NUMBERED: dict[int, tuple[Attribute, int]] = {}
+"""By the identity of an attribute, which so lives as long as it is here."""
+_COUNT = count()
+_MOST_NUMBERED = 1 << 16
+
+
+def attribute_number(attribute: Attribute) -> int:
+    """
+    A number that no other attribute has, and as a rule all equal ones have: xDSL works out the hash of an attribute each time it
+    is asked for, and that of a type is one of all its parts.
+    """
+    if (known := _NUMBERED.get(id(attribute))) is not None:
+        return known[1]
+    if len(_NUMBERED) >= _MOST_NUMBERED:
+        _NUMBERED.clear()
+        _NUMBERS.clear()  # what was numbered before is another one's from now on
+    found = _NUMBERS.setdefault(attribute, next(_COUNT))
+    _NUMBERED[id(attribute)] = attribute, found
+    return found
 
 
 def is_library(kernel: KernelOp) -> bool:
@@ -111,20 +134,22 @@ def generated_kind(kernel: KernelOp) -> str | None:
 
 def kernel_structure(kernel: KernelOp) -> tuple[object, ...]:
     """What kernels that compute the same have in common, and others have not."""
+    block = kernel.block
     numbers: dict[SSAValue, int] = {}
-    types: list[Attribute] = []
-    for value in kernel.block.args:
+    types: list[int] = []
+    for value in block.args:
         numbers[value] = len(numbers)
-        types.append(value.type)
+        types.append(attribute_number(value.type))
     shape: list[object] = []
-    for op in kernel.block.ops:
-        properties = frozenset(op.properties.items()) if op.properties else None
+    for op in block.ops:
+        found = op.properties
+        properties = frozenset([(name, attribute_number(each)) for name, each in found.items()]) if found else None
         identity = op if op.regions else len(op.results)
         shape.append((type(op), properties, identity, *[numbers[value] for value in op.operands]))
         for value in op.results:
             numbers[value] = len(numbers)
-            types.append(value.type)
-    return (len(kernel.block.args), *types, *shape)
+            types.append(attribute_number(value.type))
+    return (len(block.args), *types, *shape)
 
 
 def _analyse(kernel: KernelOp, kind: str | None) -> KernelAccess:

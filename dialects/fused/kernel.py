@@ -116,7 +116,7 @@ class OutlinedOp(IRDLOperation):
 
     @property
     def block(self) -> Block:
-        return self.body.block
+        return self.regions[0].block  # its only one; by name it is looked for in the definition
 
     def ops(self) -> list[GraphOp]:
         """The graph ops of the body, in order, without the terminator."""

@@ -72,6 +72,7 @@ class AssignLayoutsPass(DevicePass, RewritePass):
 
     def _assign(self, problem: LayoutProblem, chosen: Sequence[int]) -> None:
         misplaced = problem.misplaced(chosen)
+        taken = [variable.alternatives[number] for variable, number in zip(problem.variables, chosen, strict=True)]
         made: dict[tuple[SSAValue, Layout], SSAValue] = {}
         for op in problem.ops:
             for number, wanted in misplaced.get(op, ()):
@@ -82,15 +83,16 @@ class AssignLayoutsPass(DevicePass, RewritePass):
                     remark(self.name, op, "converted", _says(value, wanted), bytes=byte_size(value) or 0, us=us)
                 op.operands[number] = found
             if (variable := problem.of.get(op)) is not None:
-                self._give(problem, op, problem.variables[variable].alternatives[chosen[variable]])
+                self._give(problem, op, taken[variable])
 
     def _give(self, problem: LayoutProblem, op: Operation, chosen: Alternative) -> None:
         """Lets the op's results lie as chosen."""
         for number, value in enumerate(op.results):
-            layout = chosen.result(number)
-            if layout is None or not problem.types.kind(value).has_order:
+            if (layout := chosen.result(number)) is None:
                 continue
-            _retype(value, problem.types.laid_out(value, layout))
+            if (type_ := problem.types.laid_out(value, layout)) is None:
+                continue
+            _retype(value, type_)
             if chosen.name and is_collecting():
                 us = round(chosen.seconds * 1e6, 1)
                 remark(self.name, op, "assigned", f"lies as '{chosen.name}' wants it: {layout}", us=us)

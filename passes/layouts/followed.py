@@ -47,10 +47,10 @@ class Values:
     _kinds: dict[int, tuple[Attribute, Kind]] = field(default_factory=dict[int, tuple[Attribute, Kind]])
     """By the identity of a type, which lives as long as it is here."""
     _of_type: dict[Hashable, Kind] = field(default_factory=dict[Hashable, Kind])
-    _laid_out: dict[tuple[int, int], tuple[TensorType[Attribute], EncodingPart | None]] = field(
-        default_factory=dict[tuple[int, int], "tuple[TensorType[Attribute], EncodingPart | None]"]
+    _laid_out: dict[tuple[int, int], tuple[TensorType[Attribute] | None, EncodingPart]] = field(
+        default_factory=dict[tuple[int, int], "tuple[TensorType[Attribute] | None, EncodingPart]"]
     )
-    """By kind and the identity of a layout, which lives as long as it is here."""
+    """By the identities of a type and of a layout, which live as long as they are here; and by kind, a number below 0."""
     _alike: dict[Hashable, Alike] = field(default_factory=dict[Hashable, Alike])
     """By the op's own key, and by one of identities, which is made faster."""
 
@@ -68,11 +68,16 @@ class Values:
         self._kinds[id(there)] = there, found
         return found
 
-    def laid_out(self, value: SSAValue, layout: EncodingPart | None) -> TensorType[Attribute]:
-        """The value's type with its elements in other places; one object for values of equal types."""
-        key = self.kind(value).number, id(layout)
-        if (found := self._laid_out.get(key)) is None:
-            found = self._laid_out[key] = with_encoding(tensor(value), layout), layout
+    def laid_out(self, value: SSAValue, layout: EncodingPart) -> TensorType[Attribute] | None:
+        """
+        The value's type with its elements in other places, one object for values of equal types; None where these have no order.
+        """
+        if (known := self._laid_out.get((id(value.type), id(layout)))) is not None:
+            return known[0]
+        kind = self.kind(value)  # which keeps the type
+        if (found := self._laid_out.get(key := (-1 - kind.number, id(layout)))) is None:
+            found = self._laid_out[key] = with_encoding(tensor(value), layout) if kind.has_order else None, layout
+        self._laid_out[id(value.type), id(layout)] = found
         return found[0]
 
     def key(self, op: Operation) -> Hashable:

@@ -80,6 +80,22 @@ def solve(problem: Assignment) -> Solution:
     return Solution(chosen, reduction.guessed)
 
 
+_Join = tuple[Matrix, Matrix, Matrix, Matrix, Matrix | None]
+"""Costs between two nodes, by alternative of the first and of the second, and what they were worked out from."""
+REMEMBERED = 4096
+"""Costs between nodes that are worked out once for all nodes that are alike."""
+
+
+def _joined(own: list[float], columns_a: Matrix, columns_b: Matrix, known: Matrix | None) -> _Join:
+    matrix: Matrix = []
+    for column in columns_a:
+        base = list(map(add, own, column))
+        matrix.append([min(map(add, base, other)) for other in columns_b])
+    if known is not None:
+        matrix = [list(map(add, row, more)) for row, more in zip(matrix, known, strict=True)]
+    return matrix, list(map(list, zip(*matrix, strict=True))), columns_a, columns_b, known
+
+
 class _Reduction:
     def __init__(self, problem: Assignment) -> None:
         self.costs = [list(costs) for costs in problem.costs]
@@ -91,6 +107,8 @@ class _Reduction:
         self.left = len(self.costs)
         """Nodes that are not gone."""
         self.guessed = 0
+        self._joins: dict[tuple[float, ...], _Join] = {}
+        """By the costs of a node and identities of matrices, which live as long as they are here: parts of a graph are alike."""
 
     def run(self) -> None:
         self._reduce(range(len(self.costs)))
@@ -125,14 +143,13 @@ class _Reduction:
     def _join(self, own: list[float], first: tuple[int, Matrix], second: tuple[int, Matrix]) -> None:
         """The costs of a node, at its best, as those of its two neighbours beside each other; by alternative of each, its own."""
         (a, columns_a), (b, columns_b) = first, second
-        matrix: Matrix = []
-        for column in columns_a:
-            base = list(map(add, own, column))
-            matrix.append([min(map(add, base, other)) for other in columns_b])
-        if (known := self.edges[a].get(b)) is not None:
-            matrix = [list(map(add, row, more)) for row, more in zip(matrix, known, strict=True)]
-        self.edges[a][b] = matrix
-        self.edges[b][a] = list(map(list, zip(*matrix, strict=True)))
+        known = self.edges[a].get(b)
+        key = (*own, id(columns_a), id(columns_b), id(known))
+        if (found := self._joins.get(key)) is None:
+            found = _joined(own, columns_a, columns_b, known)
+            if len(self._joins) < REMEMBERED:
+                self._joins[key] = found
+        self.edges[a][b], self.edges[b][a] = found[:2]
 
     def _connected(self, start: int) -> list[int]:
         seen = {start}
