@@ -48,6 +48,7 @@ from fuse_opt.dialects.implementation.queries import (
     saved_beside,
 )
 from fuse_opt.dialects.implementation.site import Site
+from fuse_opt.dialects.implementation.switch import platform_of
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.layouts import any_encoded, check_encoding, encoding, memory_extents
 from fuse_opt.dialects.interfaces.op import GraphOp
@@ -360,7 +361,7 @@ class _FunctionConverter(Generic[Generated]):
                 f"'{op.name}': '{found.name}' takes operands and gives results in row-major order, got '{foreign.type}'; "
                 "run assign-layouts, or convert it by graph.to_layout", op
             )  # fmt: skip
-        if not found.by_python:
+        if not found.by_python and platform_of(self.function) == "cpu":
             return self._absorbing_call(kernel, op, ())
         inputs = [self.memory.shaped(kernel.operands[kernel.block.args.index(value)]) for value in op.operands]  # pyright: ignore[reportArgumentType]
         outputs = [self.memory.shaped(value) for value in results]
