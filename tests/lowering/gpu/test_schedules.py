@@ -245,6 +245,7 @@ def test_values_in_every_order_of_threads(name: str, on_cpu: CudaOnCpu) -> None:
             assert one.tobytes() == other.tobytes(), "the result depends on the order of threads"
 
 
+@pytest.mark.sampled(26)
 @needs_cxx
 @pytest.mark.parametrize("name", [name for name in CASES if "vector" in CASES[name][2]])
 def test_buffers_that_begin_at_odd_places(name: str, on_cpu: CudaOnCpu, monkeypatch: pytest.MonkeyPatch) -> None:
