@@ -152,6 +152,8 @@ class _Tiles:
         right = self._operand(task, 1, product.rhs)
         if tiling.depth_first:
             self._blocks_of_panels(task, panels, rows, left, right)
+        elif tiling.rows_first:
+            self._panels_of_tiles(task, panels, rows, left, right)
         else:
             count_loop(
                 task, "panel", panels, lambda scope, panel: self._panel(scope, panel, panels[0], rows, left, right)
@@ -186,6 +188,22 @@ class _Tiles:
                 panels,
                 lambda scope, panel: self.sums.finish(scope, self._columns(scope, panel, panels[0]), rows),
             )
+
+    def _panels_of_tiles(self, task: Scope, panels: Bounds, rows: Rows, left: Source, right: Source) -> None:
+        """All panels for the rows of a tile, then for the next ones."""
+        zero, depth = self.root.index_constant(0), self.root.index_constant(self.of.depth)
+
+        def panel_of(scope: Scope, tile: SSAValue, panel: SSAValue) -> None:
+            columns = self._columns(scope, panel, panels[0])
+            source = self._right_from(scope, right, zero, columns.first)
+            assert isinstance(left, Matrix) and isinstance(source, Matrix)  # what is computed has a copy
+            block = self._block(scope, columns, rows, left, source, depth, zero)
+            self.calls.over_panel(scope, tile, rows.first, block)
+
+        count_loop(
+            task, "tile", rows.tiles,
+            lambda outer, tile: count_loop(outer, "panel", panels, lambda s, panel: panel_of(s, tile, panel)),
+        )  # fmt: skip
 
     def _panel(self, scope: Scope, panel: SSAValue, first: SSAValue, rows: Rows, left: Source, right: Source) -> None:
         """A panel, block by block of the contracted dimension, or tile by tile."""

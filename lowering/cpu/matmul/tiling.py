@@ -62,6 +62,10 @@ MANY_DOT_DEPTH = 512
 """Of a block of the contracted dimension for the most such rows, of which a first cache holds no more (measured)."""
 COMPUTED_BYTES = 32 << 10
 """Of such a copy that few rows meet: a first cache holds it."""
+NEAR_RIGHT = 28 << 10
+"""Bytes of a right operand that first caches hold beside rows of the left one and of the result."""
+SHORTEST_BLOCK = 64
+"""Rows of a block at least, where there are more of them for more tasks."""
 TALL_BLOCK_ROWS = 1344
 """Of a block of rows with few columns."""
 NEAR_BYTES = 1 << 20
@@ -110,6 +114,11 @@ class Tiling:
     """
     tile_first: bool = False
     """Whether a tile goes over all blocks of the contracted dimension, with sums in a near cache, before the next one does."""
+    rows_first: bool = False
+    """
+    Whether a tile's rows meet all panels of a task before the next ones do: of a right operand that first caches hold, so that
+    rows of the result are stored whole.
+    """
     rows: Extent | None = None
     """All rows, where they are a size: then heights follow from it at the call, and are `height` at most."""
     few_rows: int = 0
@@ -209,14 +218,27 @@ def choose_tiling(
         0 < copied < product.depth
         or (product.rows == 1 and side_by_side and is_plain and not (packs or copied) and depth < product.depth),
     )
+    goes_along = product.rows > NEAR_ROWS and not (along_depth or packs or copied or found.depth_first)
+    is_near = group == 1 and depth == product.depth and product.depth * product.columns * itemsize <= NEAR_RIGHT
+    if goes_along:
+        found = _in_shorter_blocks(product, found, 1 if is_near else panels)
     return replace(
         found,
-        panels_at_a_time=_panels_at_a_time(product, found, itemsize),
+        panels_at_a_time=panels if goes_along and is_near else _panels_at_a_time(product, found, itemsize),
         tile_first=group == 1
         and product.rows > NEAR_ROWS
         and not (along_depth or copied or found.depth_first or computed[1])
         and depth < product.depth <= WHOLE_PANEL_BYTES // (found.most_columns * itemsize),
+        rows_first=goes_along and is_near and panels > 1,
     )
+
+
+def _in_shorter_blocks(product: Contraction, tiling: Tiling, panels: int) -> Tiling:
+    """Where nothing is copied for a block of rows: with more of them, as there are few tasks with so many groups of panels."""
+    wanted = min(FEWEST_COPYING, product.operations // TASK_OPERATIONS)
+    blocks = -(-wanted // (prod(product.batch) * panels))
+    most = max(1, product.rows // SHORTEST_BLOCK)
+    return replace(tiling, block=min(tiling.block, -(-tiling.tiles // max(1, min(blocks, most)))))
 
 
 def _longest_dots(rows: int) -> int:
@@ -319,7 +341,9 @@ def _shape(
         most = FAR_ROW[0] if product.rows == 1 and _is_far(product, itemsize) else MOST_VECTORS[product.rows]
         width = max(1, min(most, product.columns // lanes)) * lanes
         return TileShape(1, width, width), packs, False
-    return best_shape(product.rows, product.columns, lanes), packs, False
+    shape = best_shape(product.rows, product.columns, lanes)
+    is_panel = product.rhs[-2:] == (product.columns, 1) and product.columns == shape.width
+    return shape, packs and (narrow or not is_panel), False
 
 
 def _is_far(product: Contraction, itemsize: int) -> bool:

@@ -270,6 +270,15 @@ def test_what_follows_is_computed_while_a_first_cache_has_the_sums() -> None:
     Case(70, 1100, 40, epilogue=BIAS_GELU_RESIDUAL).check()  # several blocks of what is contracted
 
 
+@needs_compiler
+def test_rows_meet_all_panels_of_a_small_right_operand_and_share_them_out() -> None:
+    case = Case(230, 11, 118, epilogue=BIAS_GELU_RESIDUAL)
+    assert case.tiling().rows_first and case.tiling().panels > 1
+    case.check()
+    few = Case(400, 90, 64).tiling()
+    assert few.panels == 1 and few.row_blocks > 2
+
+
 def test_unfuse_takes_the_product_and_what_follows_apart() -> None:
     module = apply(parse(Case(40, 24, 64, epilogue=BIAS_GELU_RESIDUAL).text), ["fuse-elementwise", "fuse-epilogue"])
     assert [[op.name for op in kernel.ops()] for kernel in kernels(module)] == [
