@@ -23,6 +23,7 @@ from fuse_opt.dialects.analysis.contractions.packed_panels import (
     reads_rows,
     seen_product,
 )
+from fuse_opt.dialects.analysis.contractions.product_copies import FEW_ROWS
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, group_in_panels, product_operands
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.analysis.prepared import called_functions, frozen_arguments
@@ -66,9 +67,10 @@ class PackWeightsPass(RewritePass):
     `[panels][channels][taps][width]`, where images have few positions: vectors are of filters then, and none is half empty.
     The filters of a convolution by tiles of 2x2 positions are transformed there, `[panels][16][channels][width]`, and
     `graph.winograd_taps` in the kernel, which no code computes, gives what the convolution means.
-    Not packed: what is no generated product or convolution of f32 or f64, or product of such bytes; an operand that first
-    caches hold, that differs along some axes of a batch alone, or that one panel of a product would hold. Run it on kernels,
-    before schedule-kernels; a kernel that is packed is scheduled anew. For programs of CPUs: elsewhere the views are copies.
+    Not packed: what is no generated product or convolution of f32 or f64, or product of such bytes; an operand that differs
+    along some axes of a batch alone; one that first caches or one panel of a product would hold: transposed ones that many
+    rows meet are turned, as each call would do that. Run it on kernels, before schedule-kernels; a kernel that is packed is
+    scheduled anew. For programs of CPUs: elsewhere the views are copies.
     """
 
     name = "pack-weights"
@@ -185,9 +187,13 @@ class _Packing:
         is_read_in_panels = windows is not None and reads_rows(
             windows.merged()
         )  # alone: other tiles turn what they read
-        if not is_read_in_panels and (byte_size(weight.value) or 0) <= self.options.smallest_bytes * prod(batch):
+        is_small = not is_read_in_panels and (byte_size(weight.value) or 0) <= self.options.smallest_bytes * prod(batch)
+        is_turned = windows is None and group == 1 and access.column != 1 and of.rows > FEW_ROWS and of.depth > 1
+        if is_turned and (is_small or width >= of.columns):  # which each call would do
+            weight = replace(weight, width=of.columns)
+        elif is_small:
             raise Unschedulable("small", "first caches hold it", op)
-        if windows is None and (weight.width >= of.columns or of.depth == 1):
+        elif windows is None and (width >= of.columns or of.depth == 1):
             raise Unschedulable("one-panel", "one panel would hold it, or it is one row", op)
         if of.rhs[-2:] not in ((of.columns, 1), (1, of.depth)):
             raise Unschedulable("strides", "its rows do not lie side by side", op)

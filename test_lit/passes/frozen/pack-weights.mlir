@@ -72,6 +72,20 @@ func.func @batched(%x: tensor<2x40x300xf32>, %w: tensor<2x300x100xf32> {graph.fr
 
 // -----
 
+// A small transposed operand that many rows meet is turned, as each call would turn it: one panel, no wider than it.
+// CHECK-LABEL: func.func @small(
+// CHECK-SAME:      %w_packed: tensor<1x64x70xf32> {graph.prepared = @small.prepare})
+// WHY: packed: 'fused.kernel' reads its right operand in panels that 'small.prepare' makes width=70 bytes=17920
+func.func @small(%x: tensor<40x64xf32>, %w: tensor<70x64xf32> {graph.frozen}) -> tensor<40x70xf32> {
+  %y = fused.kernel(%a = %x : tensor<40x64xf32>, %b = %w : tensor<70x64xf32>) -> (tensor<40x70xf32>) {
+    %p = graph.matmul %a, %b {transpose_rhs = true} : (tensor<40x64xf32>, tensor<70x64xf32>) -> tensor<40x70xf32>
+    fused.yield %p : tensor<40x70xf32>
+  }
+  func.return %y : tensor<40x70xf32>
+}
+
+// -----
+
 // Not: another one along some axes of a batch alone, a small one, one panel, element types that are no generated product.
 // CHECK-LABEL: func.func @left(
 // CHECK-NOT:     @left.prepare
