@@ -35,6 +35,7 @@ from fuse_opt.lowering.kernel.row_stages import (
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 from fuse_opt.lowering.loops.guarded_tails import PADDED
+from fuse_opt.lowering.loops.masked_tails import WIDTH as LAST_VECTOR
 from fuse_opt.lowering.loops.masked_tails import padded
 from fuse_opt.lowering.loops.nontemporal_stores import FEWEST, WIDTH
 
@@ -207,6 +208,7 @@ class PassLoops(PipelinedRows):
         nodes.flatten_rows(rows, task)
         columns = nodes.loop(loop_body.columns)
         nodes.finish()
+        self.rows_have_room = True
         whole = [store for store in loop_body.stores if not store.per_row]
         once = [store for store in loop_body.stores if store.per_row]
         late = self.memory.in_place(loop_body, whole) or self._streams(whole, columns)
@@ -253,7 +255,8 @@ class PassLoops(PipelinedRows):
         is_limited = isinstance(count, Size) and capacity > limit
         if isinstance(count, Size) and is_limited:
             capacity = self.root.limits[count] = limit
-        alloca = memref.AllocaOp.get(value_type(element), 64, [padded(capacity + is_limited)])
+        beside = LAST_VECTOR - 1 if isinstance(count, Size) else 0  # a last vector begins at any element
+        alloca = memref.AllocaOp.get(value_type(element), 64, [padded(capacity + beside)])
         if is_limited:
             alloca.attributes[PADDED] = UnitAttr()
         memory = self.root.add(alloca)

@@ -145,6 +145,8 @@ class StageLoops:
                 return 0
             many = few
         length = estimate(stage.dims[-1].extent)
+        if narrowest > 1 and isinstance(stage.dims[-1].extent, Size):
+            many = few  # gcc has more than one vector of them in memory, where it does not know how many iterations there are
         if self.memory.lanes is not None and length >= 2 * self.memory.lanes:
             return self.memory.lanes
         if length >= 2 * many:
@@ -252,7 +254,7 @@ class StageLoops:
             self._reduce_innermost(beside.stage, beside.scope, {last: (begin, upper)}, [])
         if carried:
             return self._reduce_innermost(stage, outer, {**bounds, last: (middle, upper)}, carried)
-        if self.rows_have_room and not self._reaches_arrays(stage):
+        if self.rows_have_room and self._may_compute_beyond(stage):
             self._join_with_room(stage, outer, first, memories, lanes, (middle, upper))
             return []
         if self._overlaps(stage, bounds):
@@ -266,6 +268,11 @@ class StageLoops:
         elif last in bounds or has_rest:
             self._join_at(stage, outer, first, memories, middle, rest)
         return []
+
+    def _may_compute_beyond(self, stage: Stage) -> bool:
+        """Whether nothing that is computed of what lies behind a row of an unknown extent does harm: numbers are of floats."""
+        own = isinstance(stage.dims[-1].extent, Size) and not self._reaches_arrays(stage)
+        return own and all(dtype(node.value).is_float for node in self.nodes_of(stage))
 
     def _join_with_room(
         self, stage: Stage, outer: Scope, first: Dim, memories: Sequence[SSAValue], lanes: int, bounds: Range
