@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from math import gcd, prod
 
 from fuse_opt.dialects.types import polynomial, size_proofs
 from fuse_opt.dialects.types.polynomial import Atom
 from fuse_opt.dialects.types.size import Extent, Extreme, Floor, Size, Symbol, Undecided, of_terms
+
+_MOST_CORNERS = 4
 
 
 def largest(a: Extent, b: Extent) -> Extent:
@@ -46,6 +49,17 @@ def symbols(extents: Iterable[Extent]) -> list[Symbol]:
     """The symbols that extents depend on, by name."""
     found = {symbol for extent in extents if isinstance(extent, Size) for symbol in extent.symbols()}
     return sorted(found, key=lambda symbol: symbol.name)
+
+
+def corners(found: Sequence[Symbol]) -> list[dict[str, int]]:
+    """
+    Values of symbols at which what holds for all is looked at: usual ones first, then the ends of ranges, each with each of up to
+    `_MOST_CORNERS` symbols. One of no symbols.
+    """
+    ends = [[one.range[0] * one.multiple, one.range[1] * one.multiple] for one in found]
+    chosen = product(*ends) if len(found) <= _MOST_CORNERS else zip(*ends, strict=True)
+    values = [tuple(one.usual for one in found), *chosen]
+    return [dict(zip((one.name for one in found), each, strict=True)) for each in dict.fromkeys(values)]
 
 
 def is_number(extent: Extent) -> bool:

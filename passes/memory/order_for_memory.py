@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -20,13 +20,13 @@ from fuse_opt.dialects.analysis.storage import (
 from fuse_opt.dialects.fused import KernelOp, OutlinedOp, PartitionOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
-from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.extents import corners, evaluate, symbols
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.memory.decided_order import taken_moves, told_moves
 from fuse_opt.passes.memory.inplace_rules import InplaceRules, KernelRules
 from fuse_opt.passes.memory.inside_partitions import peak_inside
 from fuse_opt.passes.memory.ordering.ordering import STRATEGIES, Order, reorder
-from fuse_opt.passes.memory.ordering.problem import Node, Problem, Value
+from fuse_opt.passes.memory.ordering.problem import Node, Problem, Value, loads_of
 from fuse_opt.passes.options import tunable
 from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
@@ -50,7 +50,8 @@ class OrderForMemoryPass(RewritePass):
     %d = fused.kernel(...) -> (tensor<64xf32>) { ... graph.sum ... }
     ```
     The bound is the most bytes of the arena in use at any step, after the in-place pairs that `infer-inplace` would choose.
-    An order is taken when it lowers it by one part in 128 at least, else all stays as it is. Views and constants come right
+    An order is taken when it lowers it by one part in 128 at least, else all stays as it is; where extents are unknown at usual
+    ones, and if it is not higher at the ends of their ranges. Views and constants come right
     before their first reader then; in-place pairs, slots and segments, which were chosen for the old order, are dropped.
 
     Requires: nothing. Ensures: a bound that is not higher; a pair that `must_inplace` asks for stays legal.
@@ -77,13 +78,20 @@ class OrderForMemoryPass(RewritePass):
             for function in functions_of(op):
                 nodes = ordered_ops(function)
                 if len(nodes) >= 2:
-                    self._order(function, nodes, memory_problem(function, self.alignment), choices)
+                    self._order(function, nodes, memory_problems(function, self.alignment), choices)
 
-    def _order(self, function: FuncOp, nodes: Sequence[Operation], problem: Problem, choices: Choices) -> None:
+    def _order(
+        self, function: FuncOp, nodes: Sequence[Operation], problems: Sequence[Problem], choices: Choices
+    ) -> None:
+        problem, *others = problems
         if choices.replays:
             order, is_moved = told_moves(function.body.block, nodes, problem, choices)
         else:
             found = reorder(problem, self.strategy, self.window)
+            if any(loads_of(each.permuted(found.order)).bound > loads_of(each).bound for each in others):
+                message = "keeps its order: one that needs less at usual extents needs more at others"
+                remark(self.name, function, "kept", message, before=found.given, after=found.bound)
+                return
             self._report(function, found)
             order, is_moved = list(found.order), found.bound < found.given
             if is_moved:
@@ -125,13 +133,24 @@ def _follows(op: Operation) -> bool:
 
 
 def memory_problem(function: FuncOp, alignment: int = 64) -> Problem:
-    """What ordering the ops of `ordered_ops` means for memory; the function's in-place pairs play no part."""
-    return _ProblemBuilder(function, alignment).build()
+    """
+    What ordering the ops of `ordered_ops` means for memory, at usual values of symbols. The function's in-place pairs play
+    no part.
+    """
+    return memory_problems(function, alignment)[0]
+
+
+def memory_problems(function: FuncOp, alignment: int) -> list[Problem]:
+    """The same at the ends of symbols' ranges, too, behind that."""
+    rules = InplaceRules(function)
+    sizes = [rules.classes.known(value).nbytes for op in function.body.block.ops for value in op.results]
+    return [_ProblemBuilder(function, rules, alignment, at).build() for at in corners(symbols(sizes))]
 
 
 class _ProblemBuilder:
-    def __init__(self, function: FuncOp, alignment: int) -> None:
-        self.rules = InplaceRules(function)
+    def __init__(self, function: FuncOp, rules: InplaceRules, alignment: int, at: Mapping[str, int]) -> None:
+        """`at` has the values of symbols."""
+        self.rules, self.at = rules, at
         self.alignment = alignment
         self.ops = ordered_ops(function)
         self.values: list[Value] = []
@@ -147,7 +166,7 @@ class _ProblemBuilder:
         shared = classes.find(value)
         if shared not in self.numbers:
             self.numbers[shared] = len(self.values)
-            self.values.append(_value(classes.known(value), self.alignment))
+            self.values.append(_value(classes.known(value), self.alignment, self.at))
         return self.numbers[shared]
 
     def _node(self, op: Operation) -> Node:
@@ -186,8 +205,8 @@ class _ProblemBuilder:
                     yield written, read
 
 
-def _value(memory: SharedMemory, alignment: int) -> Value:
-    size = -(-estimate(memory.nbytes) // alignment) * alignment
+def _value(memory: SharedMemory, alignment: int, at: Mapping[str, int]) -> Value:
+    size = -(-evaluate(memory.nbytes, at) // alignment) * alignment
     callers = memory.argument is not None
     outside = callers or memory.constant or memory.returned or memory.unplanned
     lasts = memory.returned or memory.kept or memory.constant or (callers and not memory.donated)

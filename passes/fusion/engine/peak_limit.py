@@ -8,13 +8,15 @@ only, and is judged by these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.analysis.storage import aliased_operand, byte_size
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.types.extents import corners, evaluate, symbols
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal
 
 _Rank = Callable[[Group], int]
@@ -38,13 +40,17 @@ class PeakLimit:
                 self._views[op.results[0]] = op
             for value in dict.fromkeys(op.operands):
                 self._readers.setdefault(value, []).append(op)
-        self.load = [0] * len(graph.place)
-        """Bytes alive at each rank."""
+        self._bytes: dict[SSAValue, Extent] = {
+            result: byte_size(result) or 0 for op in graph.block.ops for result in op.results
+        }
+        self._corners = corners(symbols(self._bytes.values()))
+        self.loads = [[0] * len(graph.place) for _ in self._corners]
+        """Bytes alive at each rank, at the usual values of symbols and the ends of their ranges."""
         joined = _merged(graph, ())
         results = [value for group in dict.fromkeys(graph.group_of.values()) for value in group.outputs]
         for value in self._memories(results, joined):  # of all at once: a view and what it views are one memory
-            self._add(self.load, 0, value, 1, self._life(graph, value, _rank, joined))
-        self._pending: tuple[int, list[int]] | None = None
+            self._add(self.loads, 0, value, 1, self._life(graph, value, _rank, joined))
+        self._pending: tuple[int, list[list[int]]] | None = None
         graph.guards.append(self)
         graph.listeners.append(self.joined)
 
@@ -78,10 +84,12 @@ class PeakLimit:
         last = max((rank(graph.group_of[op]) for op in uses), default=rank(home))
         return None if last == rank(home) and uses else (rank(home), last)
 
-    def _add(self, load: list[int], low: int, value: SSAValue, sign: int, life: tuple[int, int] | None) -> None:
-        """Counts a value in the steps of its life that `load`, which begins at step `low`, has."""
-        if life is not None:
-            nbytes = sign * (byte_size(value) or 0)
+    def _add(self, loads: list[list[int]], low: int, value: SSAValue, sign: int, life: tuple[int, int] | None) -> None:
+        """Counts a value in the steps of its life that `loads`, which begin at step `low`, have."""
+        if life is None:
+            return
+        for load, at in zip(loads, self._corners, strict=True):
+            nbytes = sign * evaluate(self._bytes[value], at)
             for step in range(max(life[0], low), min(life[1], low + len(load) - 1) + 1):
                 load[step - low] += nbytes
 
@@ -98,24 +106,30 @@ class PeakLimit:
         }
         # what becomes a memory by the merge, such as a view that it makes, may live on behind the members
         high = max((high, *(life[1] for value, life in lives.items() if life is not None and not known.get(value))))
-        load = self.load[low : high + 1]
+        loads = [load[low : high + 1] for load in self.loads]
         for value, life in known.items():
-            self._add(load, low, value, -1, life)
+            self._add(loads, low, value, -1, life)
         for value, life in lives.items():
-            self._add(load, low, value, 1, life)
-        before, after = max(self.load[low : high + 1]), max(load)
-        self._pending = low, load
-        if after <= max(self.limit, before):
-            return None
-        message = f"{after} bytes of intermediate values would live at once, {before} do now; the limit is {self.limit}"
+            self._add(loads, low, value, 1, life)
+        self._pending = low, loads
+        for load, then_load, at in zip(self.loads, loads, self._corners, strict=True):
+            before, after = max(load[low : high + 1]), max(then_load)
+            if after > max(self.limit, before):
+                return self._refusal(before, after, at)
+        return None
+
+    def _refusal(self, before: int, after: int, at: Mapping[str, int]) -> Refusal:
+        where = "".join(f", {name} being {value}" for name, value in at.items())
+        message = f"{after} bytes of intermediate values would live at once, {before} do now{where}; the limit is {self.limit}"
         numbers: dict[str, float] = {"peak": after, "peak_before": before, "limit": self.limit}
         return Refusal("peak-limit", message, numbers, f"peak-limit={after}")
 
     def joined(self, group: Group, parts: Sequence[Group]) -> None:
         """Takes over the load that the merge leads to."""
         assert self._pending is not None
-        low, load = self._pending
-        self.load[low : low + len(load)] = load
+        low, loads = self._pending
+        for load, found in zip(self.loads, loads, strict=True):
+            load[low : low + len(found)] = found
 
 
 def _rank(group: Group) -> int:

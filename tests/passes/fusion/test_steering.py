@@ -201,7 +201,7 @@ def peak(module: ModuleOp) -> int:
     """The most bytes alive at a step of the program as it is listed, operands and results of the step included."""
     (block,) = sweep_functions(module)
     graph = GroupGraph(block, Limits(), by_place=True)
-    return max(PeakLimit(graph, 0).load)
+    return max(PeakLimit(graph, 0).loads[0])
 
 
 VIEWS_BECOME_RESULTS = 1

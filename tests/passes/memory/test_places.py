@@ -22,7 +22,7 @@ from fuse_opt.dialects.types.size import Extent, symbol
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.dialects.verify.memory_plan import PlanError, verify_plan
 from fuse_opt.passes.memory.place_orders import plan_orders
-from fuse_opt.passes.remarks import RefusedError
+from fuse_opt.passes.remarks import RefusedError, collect
 from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 
@@ -168,3 +168,50 @@ def test_offsets_by_hand_are_refused(planned: ModuleOp) -> None:
     kernel.attributes["pinned_slots"] = int_array([0] * len(kernel.results))
     with pytest.raises(RefusedError, match="expected no offsets by hand"):
         run_pipeline(planned, make_passes("plan-memory"), make_context())
+
+
+ARMS = """func.func @main(%x: tensor<?x250xf32> {graph.dims = ["n", ""]}, %y: tensor<3x225xf32>)
+    -> tensor<475xf32> attributes {graph.symbols = {n = {RANGE}}} {
+  %0 = graph.exp %y : (tensor<3x225xf32>) -> tensor<3x225xf32>
+  %1 = graph.sum %0 {axes = array<i64: 0>} : (tensor<3x225xf32>) -> tensor<225xf32>
+  %2 = graph.exp %x : (tensor<?x250xf32>) -> tensor<?x250xf32>
+  %3 = graph.sum %2 {axes = array<i64: 0>} : (tensor<?x250xf32>) -> tensor<250xf32>
+  %4 = graph.concat %1, %3 {axis = 0 : i64} : (tensor<225xf32>, tensor<250xf32>) -> tensor<475xf32>
+  func.return %4 : tensor<475xf32>
+}"""
+"""The arm of %x runs first for few bytes, but where it is as short as one row."""
+
+
+def with_passes(text: str, passes: str) -> tuple[ModuleOp, list[str]]:
+    module = parse(text)
+    run_pipeline(module, make_passes("infer-shapes{symbols=true}"), make_context())
+    with sizes_asked_for(), collect() as remarks:
+        run_pipeline(module, make_passes(passes), make_context())
+    return module, [f"{remark.code}: {remark.message}" for remark in remarks]
+
+
+@pytest.mark.parametrize(("least", "code"), [(1, "kept"), (16, "ordered")])
+def test_orders_that_cost_bytes_at_other_extents_are_not_taken(least: int, code: str) -> None:
+    text = ARMS.replace("RANGE", f"least = {least} : i64, most = 512 : i64, typical = 16 : i64")
+    _, remarks = with_passes(text, "decompose,wrap-kernels,order-for-memory")
+    assert [each.partition(":")[0] for each in remarks if each.startswith(("kept", "ordered"))] == [code]
+    assert (code == "kept") == any("needs more at others" in each for each in remarks)
+
+
+def test_a_peak_limit_holds_for_all_extents() -> None:
+    """One kernel of both products needs four values at once, 4 * 64 bytes each."""
+    text = """func.func @main(%x: T {graph.dims = ["n"]}) -> T attributes {graph.symbols = {n = {most = 64, typical = 8}}} {
+  %0 = graph.sort %x : (T) -> T
+  %1 = graph.cumulative_sum %x : (T) -> T
+  %2 = graph.multiply %0, %1 : (T, T) -> T
+  %3 = graph.sort %x {descending = true} : (T) -> T
+  %4 = graph.cumulative_sum %3 : (T) -> T
+  %5 = graph.multiply %3, %4 : (T, T) -> T
+  %6 = graph.add %2, %5 : (T, T) -> T
+  func.return %6 : T
+}""".replace("T", "tensor<?xf32>")
+    for limit, refused in ((0, True), (4 * 256 - 1, True), (4 * 256, False)):
+        _, remarks = with_passes(text, f"decompose,fuse-elementwise{{peak-limit={limit}}}")
+        found = [each for each in remarks if each.startswith("peak-limit")]
+        assert bool(found) == refused, (limit, remarks)
+        assert all("n being 64" in each for each in found if limit)
