@@ -25,6 +25,14 @@ from fuse_opt.dialects.types.symbol import MOST, Symbol, written
 class SizeRefusal(TypeError):
     """What is asked of sizes and only numbers answer: a program is compiled for each set of numbers instead."""
 
+    op: object = None
+    """What it is asked about, where somebody has said so."""
+
+    def about(self, op: object) -> SizeRefusal:
+        """The same, about an op; who is nearest to it says so first."""
+        self.op = op if self.op is None else self.op
+        return self
+
 
 class NotANumber(SizeRefusal):
     """A number is asked for in the place of a size."""

@@ -57,7 +57,7 @@ from fuse_opt.dialects.interfaces.shapes import has_sizes, is_sized, shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import is_one_number
 from fuse_opt.dialects.types.extents import may_exceed
-from fuse_opt.dialects.types.size import Extent
+from fuse_opt.dialects.types.size import Extent, SizeRefusal
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 from fuse_opt.lowering.convert.call_orders import orders_entry, orders_of, saved_entry, takes_orders
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
@@ -215,7 +215,10 @@ class _FunctionConverter(Generic[Generated]):
     def convert(self) -> func.FuncOp:
         for op in self.function.body.block.ops:
             if isinstance(op, KernelOp) and any(prod(shape(result)) for result in op.results):
-                self._convert_kernel(op)
+                try:
+                    self._convert_kernel(op)
+                except SizeRefusal as error:
+                    raise error.about(op) from error.__cause__
             elif isinstance(op, PartitionOp):
                 self._bulk_of(op).body.block.add_op(self._partition_call(op))
             else:

@@ -52,7 +52,8 @@ def build_sized_program(module: ModuleOp, function: str | None = None, stated: S
     record = lowered_record(module, function, ConvertFusedToLoopsPass())
     calls = (step for step in record.steps if not isinstance(step, Segment))
     if (call := next((call for call in calls if not _takes_sizes(call)), None)) is not None:
-        raise SizeRefusal(f"'{call.operation}': '{call.implementation}' takes extents that are numbers")
+        about = next((op for op in module.walk() if op.name == call.operation), None)
+        raise SizeRefusal(f"'{call.operation}': '{call.implementation}' takes extents that are numbers").about(about)
     found = prepared_record(record)
     if found is not None and (found[0].size_table.sizes or any(_has_sizes(each) for each in found[0].buffers)):
         raise SizeRefusal("arguments that are prepared have extents that are numbers")

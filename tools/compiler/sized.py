@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
+from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import is_sized, sizes, sizes_asked_for
 from fuse_opt.dialects.interfaces.symbols import LimitError, Stated, change_sizes
@@ -158,7 +159,13 @@ class SizedPrograms:
             stated, program = compile_sized(module, self._function, self._passes, long_rows)
         except SizeRefusal as error:
             self.problem = f"{type(error).__name__}: {error}"
-            remark("compile", entry, "specialised", f"is compiled for each set of shapes: {self.problem}")
+            about = error.op if isinstance(error.op, Operation) else entry
+            ops = ", ".join(dict.fromkeys(f"'{op.name}'" for op in about.walk() if isinstance(op, GraphOp)))
+            of = f", a kernel of {ops}," if isinstance(about, OutlinedOp) else ""
+            message = f"is why the program is compiled for each set of shapes: {self.problem}"
+            if about is entry:
+                message = f"is compiled for each set of shapes: {self.problem}"
+            remark("compile", about, "specialised", f"{of.strip(', ')}{', ' if of else ''}{message}")
             return
         self._made.append((stated, Stated.of(stated), program, _with_second(program)))
 
@@ -267,10 +274,10 @@ def _check_ops(function: FuncOp) -> None:
         try:
             found = [type_ for type_ in op.infer_types()]
         except (SizeRefusal, VerifyException) as error:
-            raise UnknownSize(f"'{op.name}': {error}") from error
+            raise UnknownSize(f"'{op.name}': {error}").about(op) from error
         for result, type_ in zip(op.results, found, strict=True):
             if symbolic_extents(type_) != sizes(result):
-                raise UnknownSize(f"'{op.name}': expected '{type_}' for all sizes, got '{result.type}'")
+                raise UnknownSize(f"'{op.name}': expected '{type_}' for all sizes, got '{result.type}'").about(op)
 
 
 def _without_zeros(function: FuncOp) -> None:

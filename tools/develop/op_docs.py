@@ -17,6 +17,7 @@ from typing import Any
 from xdsl.irdl import OptPropertyDef, ParamAttrConstraint, VarOperandDef
 
 from fuse_opt.dialects.graph import FAMILIES, records
+from fuse_opt.dialects.implementation.offers import offers_of
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import ErrorBound, GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
@@ -46,6 +47,17 @@ their meanings are made of.
 | op | what it computes | runs as |
 |---|---|---|
 {ops}
+
+## Programs of unknown extents
+
+A program whose extents are unknown (`?`) is one for all of them, with one text, where each op takes sizes in the place of
+numbers. Generated code does, but where an op asks what is true of some sizes only; of library ops these do not where a library
+runs them, as it takes numbers alone. With one of them the program is compiled for each set of shapes, and a remark
+`specialised` names the op, its kernel and the sizes that nobody could compare.
+
+| op | takes numbers |
+|---|---|
+{specialised}
 
 ## What holds for every op
 
@@ -101,6 +113,11 @@ def _index() -> str:
         families="\n".join(families),
         ops="\n".join(rows),
         types=_names(DTYPES),
+        specialised="\n".join(
+            f"| [{name}]({_page(family)}#{name}) | {_runs_as(op).partition(', ')[2]} |"
+            for name, op, family in ops
+            if _takes_numbers(op)
+        ),
         narrow=_names([d for d in DTYPES if d.compute is not d and not d.storage_only]),
         storage=_names([d for d in DTYPES if d.storage_only]),
     )
@@ -192,6 +209,12 @@ def _runs_as(op: type[GraphOp]) -> str:
         return "composite"
     found = find_implementation(op.name) if issubclass(op, OpaqueOp) else None
     return "nothing" if found is None else f"library, `{found.name}`"
+
+
+def _takes_numbers(op: type[GraphOp]) -> bool:
+    """Whether nothing runs a library op for any extents on a CPU."""
+    offers = [offer for offer in offers_of(op.name) if offer.platform == "cpu" and not offer.composite]
+    return issubclass(op, OpaqueOp) and not any(offer.sized for offer in offers)
 
 
 def _error(bound: ErrorBound) -> str:
