@@ -228,6 +228,8 @@ class CallerSizes:
         self.layout: SizesLayout = layout
         """What runs say symbols are by, and where in the numbers of a frame is what follows from them."""
         example = native.at({one.name: one.usual for one in self.symbols})
+        self.named: Callable[[Mapping[str, int]], Mapping[str, int]] = native.named
+        """From values of symbols to those of all symbols of the record, which may be where calls have their workspace."""
         self.frames: Callable[[], SizedFrame] = example.sized_frames(layout)
         """Gives what a run needs to itself, for any values of the symbols."""
         structure = SizedStructure(native, example)

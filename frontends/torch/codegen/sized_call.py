@@ -203,7 +203,7 @@ class SizedText:
         """Makes a call of a library from Python, on the memory of a frame."""
         if (run := frame.libraries.get(number)) is None:
             layout, found = self.native.layout, frame.native.taken()
-            values = dict(zip(self._names, frame.key, strict=True))
+            values = dict(self.native.named(dict(zip(self._names, frame.key, strict=True))))
             offsets = found[layout.offsets : layout.offsets + len(layout.offset_names)]
             values.update(zip(layout.offset_names, offsets, strict=True))
             run = frame.libraries[number] = library_step(_step_at(self._steps[number], values))

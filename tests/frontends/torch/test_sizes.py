@@ -123,3 +123,17 @@ def test_what_goes_wrong_beside_a_refusal_leaves_the_graph_to_pytorch(monkeypatc
         for _ in range(2):
             torch.testing.assert_close(fast(x), torch.nn.functional.gelu(x), rtol=0, atol=0)
     assert not reports.graphs and len([one for one in said if "no such register" in str(one.message)]) == 1
+
+
+def test_a_call_whose_workspace_lies_behind_the_arena():
+    """Reads at positions are calls from Python in a graph with symbols: what follows from the arena's bytes is known, too."""
+
+    def rows(x: Any) -> Any:
+        found = x[torch.zeros(2, dtype=torch.long)]
+        spread = found.flip(-1).unsqueeze(0).expand(3, *found.shape)
+        return torch.cat([spread, spread], 0) * 2, found
+
+    compiled = torch.compile(rows, backend="fuse_opt", dynamic=True)
+    for extents in ((5, 2), (3, 4)):
+        for got, wanted in zip(compiled(x := torch.randn(extents)), rows(x), strict=True):
+            torch.testing.assert_close(got, wanted, rtol=0, atol=0)
