@@ -19,6 +19,10 @@ from fuse_opt.dialects.types.extents import estimate
 
 BLOCK_ROWS = 672
 """Of a block of rows: so many go over a panel, once it is copied."""
+LEAST_BLOCK_ROWS = 256
+"""The same of long rows: fewer would be too few for what the first tile of a panel costs."""
+BLOCK_BYTES = 1 << 20
+"""Of such a block, all of which second caches have for the next panel."""
 COPY_BYTES = 256 << 10
 """Of a copy of the left operand's rows, which lies on the stack."""
 LONGEST_COPY = 4096
@@ -107,10 +111,15 @@ def times_copied(product: Contraction, itemsize: int, copies_left: bool) -> tupl
 
 def row_blocks(product: Contraction, itemsize: int, copies_left: bool) -> int:
     """About how many blocks of rows a product has, each of which copies the right operand."""
-    most = BLOCK_ROWS
+    most = most_block_rows(product, itemsize)
     if copies_left:
         most = min(most, COPY_BYTES // (_copied_depth(product, itemsize) * itemsize))
     return -(-product.rows // max(most, 1))
+
+
+def most_block_rows(product: Contraction, itemsize: int) -> int:
+    """Of rows that go over a panel before others do, as many as are near, but enough."""
+    return max(min(BLOCK_BYTES // max(product.depth * itemsize, 1), BLOCK_ROWS), LEAST_BLOCK_ROWS)
 
 
 def _copied_depth(product: Contraction, itemsize: int) -> int:

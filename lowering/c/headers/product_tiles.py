@@ -8,11 +8,12 @@ high-performance matrix multiplication). Where vectors are shorter than a cache 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, pairwise
 from typing import Literal
 
+from fuse_opt.lowering.c.headers.tile_kinds import KINDS, LINE, TRANSPOSED, Steps
 from fuse_opt.lowering.c.headers.tile_steps import (
     STEPS,
     Bounds,
@@ -23,10 +24,8 @@ from fuse_opt.lowering.c.headers.tile_steps import (
     written_out,
 )
 
-_NAME = re.compile(r"fo_(tile|taps|windows)_(f32|f64)_(\d+)x(\d+)(t?)(r?)(c?)")
+_NAME = re.compile(r"fo_(tile|taps|windows)_(f32|f64)_(\d+)x(\d+)(t?)(r?)(c?)(?:n(\d+)x(\d+))?")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
-_LINE = 64
-"""Bytes of a vector of the widest kind."""
 _FEW_USES = 4
 """Rows of a tile for each of which gcc would load the right operand's elements again, as part of the multiplication."""
 _WAITING_ROWS = 3
@@ -67,78 +66,7 @@ static __attribute__((noinline, unused)) void {name}(long k, const {c} *a, long 
 
 def vector_elements(name: str) -> int:
     """Elements of a vector of a tile of that element type."""
-    return _LINE // _TYPES[name][1]
-
-
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """The loops of a tile, around what they do for a row of b: where that lies, and an element of a's first row."""
-
-    parameters: str
-    over: str
-    more: str
-    outer: tuple[str, ...] = ()
-    """What opens a loop around that over steps: `{a}` and `{b}` are where a's first element and b's first row lie."""
-    count: str = "k"
-    number: str = "p"
-    """How many steps there are, and what counts them."""
-    written: int = STEPS
-    row: str = "{b} + u * b_step"
-    """From where pointers are, that of the `u`-th step."""
-    element: str = "{a}[{row} + u]"
-    moves: tuple[tuple[str, str], ...] = (("a", "1"), ("b", "b_step"))
-    prefetch: tuple[str, ...] = ()
-    """A pointer to what steps ask for, and how they do, where vectors are as long as lines."""
-
-    def with_copy(self) -> _Steps:
-        """The same of a tile that leaves a copy of the rows of b that it reads."""
-        return replace(
-            self,
-            parameters=self.parameters + ",\n    {c} *restrict d, long d_at, long d_step",
-            more=self.more + ";\n   d becomes these rows, d_step apart",
-            moves=(*self.moves, ("d", "d_step")),
-        )
-
-
-_STEPS = {
-    "tile": _Steps("", "", ""),
-    "taps": _Steps(
-        ",\n    long a_block, const long *taps, long n",
-        " and n taps",
-        " and as far from there as a tap says; elements of k are a_block apart in a, those of taps side by side",
-        (
-            "for (long q = 0; q < k; q++) {{",
-            "const {c} *left = {a} + q * a_block, *right = {b} + q * b_step;",
-            "const long *tap = taps;",
-        ),
-        "n",
-        "t",
-        1,
-        "right + tap[u]",
-        "left[{row} + u]",
-    ),
-    "windows": _Steps(
-        ",\n    const long *taps, long n, long ahead",
-        " and n taps",
-        ",\n   n for each of k; a is read as far from there as a tap says; each step asks for a line that lies `ahead` in b",
-        (
-            "for (long q = 0; q < k; q++) {{",
-            "const {c} *left = {a} + q * {depth}, *right = {b} + q * n * b_step;",
-            "const long *tap = taps;",
-        ),
-        "n",
-        "t",
-        3,
-        "right + u * b_step",
-        "left[{row} + tap[u]]",
-        (("right", "b_step"), ("tap", "1"), ("next", str(_LINE))),
-        (
-            f"const char *next = (const char *)({{b}} + ahead) + q * n * {_LINE};",
-            f"  __builtin_prefetch(next + u * {_LINE}, 0, 2);",
-        ),
-    ),
-}
-_TRANSPOSED = _Steps("", "", "", element="{a}[u * a_step + {row}]", moves=(("a", "a_step"), ("b", "b_step")))
+    return LINE // _TYPES[name][1]
 
 
 def tile_name(
@@ -149,12 +77,15 @@ def tile_name(
     kind: Literal["tile", "taps", "windows"] = "tile",
     is_far: bool = False,
     copies: bool = False,
+    asks: tuple[int, int] | None = None,
 ) -> str:
     """
     The function for so many rows and columns; transposed: whose left operand has the rows of a tile side by side; `is_far`:
-    whose right one may be in no near cache, so that it is asked for; `copies`: that leaves a copy of what it reads of that.
+    whose right one may be in no near cache, so that it is asked for; `copies`: that leaves a copy of what it reads of that;
+    `asks`: how many rows, and lines of each, it asks for at a time of what is read after it.
     """
-    return f"fo_{kind}_{element}_{rows}x{columns}{'t' * transposed}{'r' * is_far}{'c' * copies}"
+    ahead = "" if asks is None else f"n{asks[0]}x{asks[1]}"
+    return f"fo_{kind}_{element}_{rows}x{columns}{'t' * transposed}{'r' * is_far}{'c' * copies}{ahead}"
 
 
 @cache
@@ -163,12 +94,14 @@ def tile_text(name: str) -> str | None:
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    steps, (kind, size) = _STEPS[found[1]], _TYPES[found[2]]
+    steps, (kind, size) = KINDS[found[1]], _TYPES[found[2]]
     if found[5] and found[1] == "tile":
-        steps = _TRANSPOSED
+        steps = TRANSPOSED
     copies = bool(found[7])
     if copies:
         steps = steps.with_copy()
+    if found[8]:
+        steps = steps.with_next(int(found[8]), int(found[9]))
     tile = _Tile(kind, size, bool(found[5]), bool(found[6]), steps, copies)
     rows, columns = int(found[3]), int(found[4])
     return _TILE.format(
@@ -180,8 +113,9 @@ def tile_text(name: str) -> str | None:
         over=steps.over,
         more=steps.more,
         parameters=steps.parameters.format(c=kind),
-        moves=", d += d_at" * copies,
-        wide=tile.sums(_LINE, rows, columns, ("a", "b", "c", "d" * copies), "  "),
+        moves=", d += d_at" * copies
+        + ", next += next_at;\n  (void)next, (void)next_step, (void)asked" * bool(found[8]),
+        wide=tile.sums(LINE, rows, columns, ("a", "b", "c", "d" * copies), "  "),
         narrow=tile.parts(rows, columns),
     )
 
@@ -195,7 +129,7 @@ class _Tile:
     transposed: bool
     is_far: bool
     """Whether the right operand may be far away."""
-    steps: _Steps
+    steps: Steps
     copies: bool = False
     """Whether it leaves a copy of the right operand's rows."""
 
@@ -215,12 +149,12 @@ class _Tile:
         lines.append("fo_v " + ", ".join(f"{s} = {{0}}" for row in names for s in row) + ";")
         of, single = self.steps, not self.steps.outer
         places = {"a": a, "b": b, "c": kind, "d": d, "depth": "a_step" if self.transposed else "1"}
-        lines += [line.format(**places) for line in (*of.outer, *(of.prefetch[:1] if width == _LINE else ()))]
+        lines += [line.format(**places) for line in (*of.outer, *(of.prefetch[:1] if width == LINE else ()))]
         waits = rows <= _WAITING_ROWS
         ahead = [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at + lanes - 1});" for at in starts]
         far = single and (len(starts) > 2 if waits else self.is_far and rows + 2 * len(starts) <= rows * len(starts))
-        asks = ahead if far and width == _LINE else []
-        if width == _LINE:
+        asks = ahead if far and width == LINE else []
+        if width == LINE:
             asks += of.prefetch[1:]
         elif width == _NARROW and asks_ahead and single:
             asks = [f"  __builtin_prefetch(q + {_AHEAD // 2} * b_step + {at});" for at in range(0, columns, 2 * lanes)]
@@ -228,8 +162,9 @@ class _Tile:
             lines += in_stretches(names[0], lambda sums: self._step(width, [sums], starts, places, asks))
             return self._stored(lines, names, starts, c, indent)
         step = self._step(width, names, starts, places, asks)
-        first = [] if width != _LINE or waits else self._asks_of_tile(rows, starts, pointers)
-        if width == _LINE and not waits and of.written > 1 and (rows + 1) * len(starts) < _REGISTERS:
+        first = [] if width != LINE or waits else self._asks_of_tile(rows, starts, pointers)
+        first += self._asks_for_next() if width == LINE else []
+        if width == LINE and not waits and of.written > 1 and (rows + 1) * len(starts) < _REGISTERS:
             lines += written_out(first, step, of.moves, of.count, of.number, of.written)
         else:
             lines += [f"for (long {of.number} = 0; {of.number} < {of.count}; {of.number}++) {{"]
@@ -278,8 +213,25 @@ class _Tile:
         a = pointers[0] if single else f"left + {number}"
         return [
             *asks,
-            f"  if ({number} % {_LINE // self.size} == 0) {{",
+            f"  if ({number} % {LINE // self.size} == 0) {{",
             *(f"    __builtin_prefetch({a} + {i + rows} * a_step, 0, 2);" for i in range(rows)),
+            "  }",
+        ]
+
+    def _asks_for_next(self) -> list[str]:
+        """
+        Prefetches, into a second cache, of some lines of what is read after the tile's own operands: a few at a time, as a
+        processor waits for no more than about twelve lines at once, and has to have some left for those that it reads.
+        """
+        rows, lines = self.steps.asks
+        if not rows:
+            return []
+        last = LINE // self.size
+        asked = [(row, line * last + last - 1) for row in range(rows) for line in range(lines)]
+        return [
+            f"  if (p % {STEPS} == 0 && p < asked) {{",
+            *(f"    __builtin_prefetch(next + {row} * next_step + {at}, 0, 2);" for row, at in asked),
+            f"    next += {rows} * next_step;",
             "  }",
         ]
 

@@ -18,6 +18,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
+from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.dialects.analysis.contractions.product_copies import FEW_ROWS, FEW_TRANSPOSED
 from fuse_opt.dialects.analysis.contractions.products import Product, product_of
 from fuse_opt.dialects.analysis.loop_body import LoopBody
@@ -26,6 +27,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import estimate, is_decided, may_exceed
 from fuse_opt.lowering.cpu.kernel import KernelLoops, kernel_block
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic, arithmetic_of
+from fuse_opt.lowering.cpu.matmul.asking import Asks, Following, shared_asks
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source, operand_matrix
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.operand_copy import OperandCopy
@@ -111,6 +113,7 @@ class _Tiles:
         ]
         self.sums = ProductSums(product, self.arithmetic.sums, tiling, self.calls.rows, build.memory, root)
         self.left, self.right = self._copies(tiling.block * tiling.most_rows)
+        self.asks = self._asks()
 
     def _copies(self, rows: int) -> tuple[OperandCopy | None, OperandCopy | None]:
         """Of a block of so many rows of the left operand, and of a panel of the right one."""
@@ -123,7 +126,7 @@ class _Tiles:
                 self.arithmetic, self.arithmetic.left, extents, tiling.transposed_rows, self.root, "rows"
             )
         if tiling.packs:
-            depth, columns = -(-tiling.panel_depth(self.of.depth) // group) * group, tiling.most_columns
+            depth, columns = -(-tiling.depth // group) * group, tiling.most_columns
             extents = (columns, depth) if tiling.along_depth else (depth, columns)
             right = OperandCopy(self.arithmetic, self.arithmetic.right, extents, tiling.along_depth, self.root, "panel")
         return left, right
@@ -206,11 +209,8 @@ class _Tiles:
         )  # fmt: skip
 
     def _panel(self, scope: Scope, panel: SSAValue, first: SSAValue, rows: Rows, left: Source, right: Source) -> None:
-        """A panel, block by block of the contracted dimension, or tile by tile."""
+        """A panel, block by block of the contracted dimension."""
         columns = self._columns(scope, panel, first)
-        if self.tiling.tile_first:
-            self._tiles_of_panel(scope, columns, rows, left, right)
-            return
 
         def block(inner: Scope, depth: SSAValue) -> None:
             part = left.moved(inner, self.root.index_constant(0), depth)
@@ -219,30 +219,6 @@ class _Tiles:
         self._over_depth(scope, block)
         if not self.sums.by_tiles:
             self.sums.finish(scope, columns, rows)
-
-    def _tiles_of_panel(self, scope: Scope, columns: Columns, rows: Rows, left: Source, right: Source) -> None:
-        """All tiles of the rows and of a panel, each block by block of the contracted dimension."""
-        zero, copy = self.root.index_constant(0), self._copy_by_tiles()
-        source = self._right_from(scope, right, zero, columns.first)
-        if self.right is not None and copy is None:
-            source = self.right.panel(scope, source, self.root.index_constant(self.of.depth), columns.count)
-        assert isinstance(left, Matrix) and isinstance(source, Matrix)  # what is computed has a copy
-
-        def emit(inner: Scope, tile: SSAValue, right: Matrix, copy: Matrix | None) -> None:
-            def block(scope: Scope, depth: SSAValue) -> None:
-                a, b = left.moved(scope, zero, depth), right.moved(scope, depth, zero)
-                found = self._block(scope, columns, rows, a, b, self._depth_of(scope, depth), depth)
-                to = copy and copy.moved(scope, depth, zero)
-                self.calls.over_panel(scope, tile, rows.first, replace(found, copy=to, finish=None))
-
-            self._over_depth(inner, block)
-            self.sums.finish_tile(inner, columns, rows, tile)
-
-        tiles = rows.tiles
-        if copy is not None:
-            emit(scope, tiles[0], source, copy)
-            source, tiles = copy, (plus(scope, tiles[0], self.root.index_constant(1)), tiles[1])
-        count_loop(scope, "tile", tiles, lambda inner, tile: emit(inner, tile, source, None))
 
     def _copy_by_tiles(self) -> Matrix | None:
         """Where a first tile leaves a panel, if one does."""
@@ -268,7 +244,8 @@ class _Tiles:
         def tiles(inner: Scope, panel: Source) -> None:
             assert isinstance(panel, Matrix)
             block = self._block(inner, columns, rows, left, panel, count, depth)
-            self.calls.emit(inner, rows.tiles, rows.first, replace(block, copy=self._copy_by_tiles()))
+            ends = replace(block, copy=self._copy_by_tiles(), following=self._following(inner, right, columns, depth))
+            self.calls.emit(inner, rows.tiles, rows.first, ends)
 
         def tiles_of_copy(inner: Scope) -> None:
             assert self.right is not None
@@ -278,6 +255,37 @@ class _Tiles:
             tiles(scope, source)
         else:
             either(scope, self._are_few(), lambda inner: tiles(inner, source), tiles_of_copy)
+
+    def _asks(self) -> tuple[Asks, bool] | None:
+        """How tiles ask for the next part of the right operand, if they do, and whether columns are its rows in memory."""
+        tiling, right = self.tiling, self.build_of.product.rhs
+        near = tiling.along_depth or tiling.rows is not None or self.arithmetic.group > 1
+        if near or self.computed[1] is not None or dtype(right.value) is not self.arithmetic.right:
+            return None
+        is_only = tiling.panels == 1 and tiling.depth >= self.of.depth
+        if is_only or (not tiling.packs and right.panels is None):
+            return None
+        line, turned = LANE_BYTES // self.arithmetic.right.itemsize, right.column != 1
+        rows, length = (tiling.width, tiling.depth) if turned else (tiling.depth, tiling.width)
+        tiles = tiling.block - tiling.tiles_copy
+        found = shared_asks(tiles, (rows, -(-length // line)), tiling.depth, self.arithmetic.right.itemsize)
+        return None if found is None or (turned and right.row != 1) else (found, turned)
+
+    def _following(self, scope: Scope, right: Source, columns: Columns, depth: SSAValue) -> Following | None:
+        """What tiles of a panel and a block of the contracted dimension ask for, where they do."""
+        if self.asks is None or isinstance(right, ComputedMatrix):
+            return None
+        (asks, turned), tiling, constant = self.asks, self.tiling, self.root.index_constant
+        column = plus(scope, columns.first, constant(tiling.width))
+        if not tiling.depth_first:
+            later = plus(scope, depth, constant(tiling.depth))
+            is_last = scope.add(arith.CmpiOp(later, constant(self.of.depth), "sge"))
+            depth = scope.add(arith.SelectOp(is_last, constant(0), later))
+            column = scope.add(arith.SelectOp(is_last, column, columns.first))
+        exists = scope.add(arith.CmpiOp(column, constant(self.of.columns), "slt"))
+        part = self._right_from(scope, right, depth, column)
+        assert isinstance(part, Matrix)
+        return Following(part.transposed() if turned else part, exists, asks)
 
     def _are_few(self) -> SSAValue | bool:
         """Whether rows are so few that the right operand is read where it lies, in spite of the memory for its panels."""

@@ -52,7 +52,7 @@ class ProductSums:
         self.result = direct_result(product, memory) if dtype(product.raw) is element else None
         self.by_tiles = not (tiling.along_depth or tiling.depth_first)
         """Whether what follows is computed tile by tile, not for all rows of a panel."""
-        self.is_alone = self.by_tiles and (tiling.tile_first or self._has_one_block())
+        self.is_alone = self.by_tiles and self._has_one_block()
         """Whether the sums of a tile are complete before those of the next one begin, which take their place."""
         rows = tiling.most_rows if self.is_alone else tiling.block * tiling.most_rows
         self.panel = rows * tiling.most_columns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith
@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.types.dtypes import F32
 from fuse_opt.lowering.c.headers.product_dots import dot_name
 from fuse_opt.lowering.c.headers.product_tiles import tile_name
+from fuse_opt.lowering.cpu.matmul.asking import Following
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, either
 from fuse_opt.lowering.cpu.matmul.tiling import Tiling
@@ -40,6 +41,8 @@ class TileBlock:
     """Whether `out` has the sums of one tile at a time."""
     finish: Callable[[Scope, SSAValue], None] | None = None
     """Puts down what follows a tile that is as wide as the panel, while a cache has its sums."""
+    following: Following | None = None
+    """What tiles that leave no copy ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ class TileCalls:
             self.over_panel(scope, tiles[0], first, block)
             tiles = scope.add(arith.AddiOp(tiles[0], scope.root.index_constant(1))), tiles[1]
             block = replace(block, right=block.copy, copy=None)
+        if block.following is not None:
+            block = replace(block, following=replace(block.following, first=tiles[0]))
         if not self.tiling.along_depth:
             over_tiles(scope, lambda inner, tile: self.over_panel(inner, tile, first, block))
         elif self.tall:
@@ -117,11 +122,22 @@ class TileCalls:
         """A tile, which has one row more where it is among the taller ones."""
         row = scope.add(arith.SubiOp(self.rows.first_row(scope, tile), first))
         is_first = block.copy is not None and self.tiling.row_blocks == 1
+        following = block.following if block.copy is None else None
+        ends = following.arguments(scope, tile) if following is not None else []
         self.rows.each_height(
-            scope, tile, lambda inner, rows: self._call(inner, rows, columns, row, at, block), is_first
+            scope, tile, lambda inner, rows: self._call(inner, rows, columns, row, at, block, ends), is_first
         )
 
-    def _call(self, scope: Scope, rows: int, columns: int, row: SSAValue, column: SSAValue, block: TileBlock) -> None:
+    def _call(
+        self,
+        scope: Scope,
+        rows: int,
+        columns: int,
+        row: SSAValue,
+        column: SSAValue,
+        block: TileBlock,
+        asked: Sequence[SSAValue],
+    ) -> None:
         left, right, out, root = block.left, block.right, block.out, scope.root
         zero = root.index_constant(0)
         along = self.tiling.along_depth
@@ -129,7 +145,9 @@ class TileCalls:
         name = dot_name(self.element, rows, columns)
         if not along:
             is_copied = block.copy is not None
-            name = tile_name(self.element, rows, columns, transposed, is_far=self.is_far or is_copied, copies=is_copied)
+            is_far = self.is_far or is_copied
+            asks = (block.following.asks.rows, block.following.asks.lines) if asked and block.following else None
+            name = tile_name(self.element, rows, columns, transposed, is_far=is_far, copies=is_copied, asks=asks)
         arguments = [
             block.depth,
             flat_memory(root, left.memory),
@@ -145,4 +163,5 @@ class TileCalls:
         ]
         if (to := block.copy) is not None:
             arguments += [flat_memory(root, to.memory), to.place(scope, zero, column), root.index_constant(to.row)]
+        arguments += asked
         scope.call_for_effect(name, arguments)

@@ -16,6 +16,7 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
     LONGEST_COPY,
     PANELS_OF_COPY,
     TASK_OPERATIONS,
+    most_block_rows,
 )
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.extents import estimate, is_number
@@ -44,11 +45,10 @@ ROW_SUMS_BYTES = 32 << 10
 LEAST_STRETCH = 1024
 """Of the columns that a thread gets of a single row: shorter ones take a tenth longer."""
 NEAR_ROWS = 64
-"""Rows for which a panel's part should lie in a first cache: more go over it while other parts come from a second one."""
-WHOLE_PANEL_BYTES = 320 << 10
-"""Of a panel that second caches and stacks hold, so that tiles go over all of its depth: what blocks add to is far away else."""
-NEAR_DEPTH = 160
-"""Of the block of the contracted dimension that such a part has."""
+"""Rows from which on a task has one block of them, or several."""
+NEAR_DEPTH = 128
+"""Of the block of the contracted dimension for which a first cache holds a panel's part of it, and what tiles read beside: the
+first tile, which leaves it there, and others are 1.04 to 1.13 times as fast as with a part in a second cache (measured)."""
 DOT_DEPTH = 1024
 """Of such a block where sums are vectors along that dimension: rows of a tile, and of the next, stay in a first cache."""
 DOT_GROUPS = 16
@@ -112,8 +112,6 @@ class Tiling:
     Whether a block of the contracted dimension goes over all panels of a task before the next one does: rows that are copied
     anew for each block are so for all of these, and a single row reads what it multiplies in long stretches.
     """
-    tile_first: bool = False
-    """Whether a tile goes over all blocks of the contracted dimension, with sums in a near cache, before the next one does."""
     rows_first: bool = False
     """
     Whether a tile's rows meet all panels of a task before the next ones do: of a right operand that first caches hold, so that
@@ -123,10 +121,6 @@ class Tiling:
     """All rows, where they are a size: then heights follow from it at the call, and are `height` at most."""
     few_rows: int = 0
     """Rows of such a call for which the right operand is read where it lies, though otherwise it is copied."""
-
-    def panel_depth(self, depth: int) -> int:
-        """How much of the contracted dimension a panel has at a time."""
-        return depth if self.tile_first else self.depth
 
     def spans_tasks(self, batch: int) -> bool:
         """Whether panels are tasks, and those that a thread has next to each other take turns at each block of depth."""
@@ -186,11 +180,10 @@ def choose_tiling(
     copied = _copied_depth(product, height, taller, stored, along_depth)
     if converts or computed[0] or (group > 1 and (product.lhs[-1] != 1 or product.depth % group)):
         copied = product.depth
-    block = max(
-        1, min((TALL_BLOCK_ROWS if product.columns < FEW_COLUMNS else BLOCK_ROWS) // max(height, 1), shape.tiles)
-    )
+    block = max(1, min(_block_rows(product, stored) // max(height, 1), shape.tiles))
     is_plain = not (computed[1] or along_depth or (arithmetic is not None and arithmetic.is_narrow))
-    longest = _longest_dots(product.rows) if along_depth else _longest_block(product, itemsize) * group
+    turns = converts or computed[0] or product.lhs[-1] != 1
+    longest = _longest_dots(product.rows) if along_depth else _longest_block(product, itemsize, turns) * group
     depth = depth_blocks(product.depth, longest)
     if computed[1] and group == 1 and product.rows <= FEW_ROWS:
         depth = min(depth, depth_blocks(product.depth, max(COMPUTED_BYTES // (width * itemsize), 16)))
@@ -225,12 +218,13 @@ def choose_tiling(
     return replace(
         found,
         panels_at_a_time=panels if goes_along and is_near else _panels_at_a_time(product, found, itemsize),
-        tile_first=group == 1
-        and product.rows > NEAR_ROWS
-        and not (along_depth or copied or found.depth_first or computed[1])
-        and depth < product.depth <= WHOLE_PANEL_BYTES // (found.most_columns * itemsize),
         rows_first=goes_along and is_near and panels > 1,
     )
+
+
+def _block_rows(product: Contraction, itemsize: int) -> int:
+    """How many rows go over a panel before others do."""
+    return TALL_BLOCK_ROWS if product.columns < FEW_COLUMNS else most_block_rows(product, itemsize)
 
 
 def _in_shorter_blocks(product: Contraction, tiling: Tiling, panels: int) -> Tiling:
@@ -246,14 +240,15 @@ def _longest_dots(rows: int) -> int:
     return MANY_DOT_DEPTH if FEW_TRANSPOSED < rows <= DOT_ROWS else DOT_DEPTH
 
 
-def _longest_block(product: Contraction, itemsize: int) -> int:
+def _longest_block(product: Contraction, itemsize: int, copies_left: bool) -> int:
     """
     Of the contracted dimension, where vectors lie along columns: whether the right operand is packed before does not matter,
     so that it changes no bit.
     """
     if product.rows == 1:
         return FAR_ROW[1] if _is_far(product, itemsize) else ROW_DEPTH
-    return NEAR_DEPTH if max(MOST_VECTORS) < product.rows <= NEAR_ROWS else DEPTH
+    is_small = product.depth * product.columns * itemsize <= SMALL_BYTES
+    return DEPTH if copies_left or is_small or product.rows <= max(MOST_VECTORS) else NEAR_DEPTH
 
 
 def _tiling_for_any_rows(

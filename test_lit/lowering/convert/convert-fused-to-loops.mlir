@@ -155,12 +155,13 @@ func.func @product(%x: tensor<40x8xf32>, %w: tensor<8x32xf32>) -> tensor<40x32xf
 
 // -----
 
-// Where nothing follows, tiles store where the result lies; the right operand of many rows is copied in panels.
+// Where nothing follows, tiles store where the result lies; the right operand of many rows is copied in panels, of which tiles ask for
+// the next one.
 // CHECK-LABEL: func.func private @kernel_matmul(
 // CHECK:         memref.alloca() {alignment = 64 : i64} : memref<{{[0-9]+}}xf32>
 // CHECK-NOT:     memref.alloca()
 // CHECK:         scf.for %panel
-// CHECK:         func.call @fo_tile_f32_6x64(
+// CHECK:         func.call @fo_tile_f32_6x64n1x1(
 // CHECK-NOT:     memref.store
 // CHECK:         func.return
 func.func @stored(%x: tensor<120x200xf32>, %w: tensor<200x128xf32>) -> tensor<120x128xf32> {

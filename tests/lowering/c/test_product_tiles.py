@@ -20,7 +20,7 @@ ROWS, COLUMNS, DEPTH, STEP = 7, 43, 21, 48
 _CALLS = """
 void multiply(const {c} *a, const {c} *b, {c} *sums, {c} *copy, {c} *again) {{
   {name}rc({depth}, a, 0, {depth}, b, 0, {columns}, sums, 0, {columns}, 1, copy, 0, {step});
-  {name}({depth}, a, 0, {depth}, copy, 0, {step}, again, 0, {columns}, 1);
+  {name}n2x3({depth}, a, 0, {depth}, copy, 0, {step}, again, 0, {columns}, 1, b, 0, {columns}, 9);
 }}
 """
 
@@ -31,7 +31,7 @@ void multiply(const {c} *a, const {c} *b, {c} *sums, {c} *copy, {c} *again) {{
 def test_a_tile_leaves_what_it_reads_to_those_after_it(element: str, c: str, machine: str, tmp_path: Path) -> None:
     name = f"fo_tile_{element}_{ROWS}x{COLUMNS}"
     text = _CALLS.format(c=c, name=name, depth=DEPTH, columns=COLUMNS, step=STEP)
-    library = build_helpers([f"{name}rc", name], text, "cc", machine, tmp_path)
+    library = build_helpers([f"{name}rc", f"{name}n2x3"], text, "cc", machine, tmp_path)
     rng, dtype = np.random.default_rng(3), np.float32 if element == "f32" else np.float64
     a, b, before = (
         rng.integers(-9, 9, shape).astype(dtype) for shape in ((ROWS, DEPTH), (DEPTH, COLUMNS), (ROWS, COLUMNS))
