@@ -143,7 +143,9 @@ def memory_problem(function: FuncOp, alignment: int = 64) -> Problem:
 def memory_problems(function: FuncOp, alignment: int) -> list[Problem]:
     """The same at the ends of symbols' ranges, too, behind that."""
     rules = InplaceRules(function)
-    sizes = [rules.classes.known(value).nbytes for op in function.body.block.ops for value in op.results]
+    block = function.body.block
+    values = [*block.args, *(value for op in block.ops for value in op.results)]  # of arguments, too: ops read them
+    sizes = [rules.classes.known(value).nbytes for value in values]
     return [_ProblemBuilder(function, rules, alignment, at).build() for at in corners(symbols(sizes))]
 
 
