@@ -24,7 +24,14 @@ from fuse_opt.frontends.torch.codegen.steps import NoProgram, NoStats
 from fuse_opt.frontends.torch.codegen.wrapper import compile_call
 from fuse_opt.frontends.torch.devices import Attempted, check_device
 from fuse_opt.frontends.torch.dynamic_shapes import Specialized, is_known, metas_of, sized_metas_of
-from fuse_opt.frontends.torch.fallback import Dispatched, Guarded, LeftError, Original, nothing_to_win
+from fuse_opt.frontends.torch.fallback import (
+    Dispatched,
+    Guarded,
+    LeftError,
+    Original,
+    nothing_to_win,
+    unless_bases_differ,
+)
 from fuse_opt.frontends.torch.fx.api import torch
 from fuse_opt.frontends.torch.graph_passes.channels_last import turn_convolutions
 from fuse_opt.frontends.torch.graph_passes.joined_products import join_products
@@ -191,6 +198,7 @@ def compile_graph(
     where the `original` of the graph is given: raises LeftError, or for a backward graph gives PyTorch's own run of it.
     """
 
+    traced = graph_module
     parameters = _static_inputs() if kind != "backward" else frozenset[int]()
     visible = _visible_results() if kind == "forward" else None
     saved = saved_bytes(graph_module) if kind == "forward" else 0
@@ -232,6 +240,7 @@ def compile_graph(
                     original.is_specialised |= sized is None
     if original is not None:
         original.has_backward |= kind == "forward"
+    boxed = unless_bases_differ(traced, boxed)
     boxed._boxed_call = True
     return boxed
 

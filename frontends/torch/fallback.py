@@ -75,6 +75,30 @@ def nothing_to_win(counts: Counts) -> str | None:
     return None
 
 
+def unless_bases_differ(graph_module: Any, compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """
+    The compiled graph, but PyTorch's kernels where a tensor that several arguments are parts of has another shape than when the
+    graph was traced: Dynamo guards the parts alone.
+    """
+    bases: dict[int, tuple[int, ...]] = {}
+    for position, node in enumerate(graph_module.graph.find_nodes(op="placeholder")):
+        is_base = any(user.target is torch.ops.aten.as_strided.default for user in node.users)
+        shape = node.meta["val"].shape if is_base and "val" in node.meta else None
+        if shape is not None and all(type(extent) is int for extent in shape):
+            bases[position] = tuple(shape)
+    if not bases:
+        return compiled
+
+    def call(args: list[Any]) -> Any:
+        if any(tuple(args[position].shape) != shape for position, shape in bases.items()):
+            given = list(args)
+            args.clear()
+            return graph_module(*given)
+        return compiled(args)
+
+    return call
+
+
 class Guarded:
     """A compiled graph whose backward graph may turn out to be PyTorch's."""
 

@@ -36,6 +36,20 @@ def test_mutation_of_arguments():
         torch.testing.assert_close(y, b)
 
 
+def test_bases_of_arguments_may_have_another_size() -> None:
+    """Of two views of one tensor Dynamo guards the shapes, but not that of the tensor, which the graph is traced for."""
+
+    def function(x: Any, y: Any) -> Any:
+        x[1:].mul_(2)
+        return x + y
+
+    fast = compiled(function)
+    for rows in (7, 9, 7):
+        given, wanted = torch.arange(rows, dtype=torch.float32), torch.arange(rows, dtype=torch.float32)
+        torch.testing.assert_close(fast(given[1:5], given[2:6]), function(wanted[1:5], wanted[2:6]))
+        torch.testing.assert_close(given, wanted)
+
+
 def test_a_result_that_is_stored_does_not_alias_the_argument():
     def function(x: Any) -> Any:
         x.add_(1)
