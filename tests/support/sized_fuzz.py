@@ -63,7 +63,7 @@ def _compiled_kind(subject: SizedSubject, passes: Sequence[str]) -> str:
     try:
         program = fuse_opt.compile(subject.text, "cpu", [name for name in passes if name != "gpu-attach-device"])
         native, shapes = program.native, tuple(array.shape for array in subject.arguments[0])
-        if isinstance(native, SpecializedPrograms) and native.sized(shapes) is None:
+        if isinstance(native, SpecializedPrograms) and (native.sized is None or native.sized(shapes) is None):
             return REFUSED
         for arguments, results in zip(subject.arguments, subject.results, strict=True):
             if fault := called_fault(program, Subject(subject.text, arguments, results)):

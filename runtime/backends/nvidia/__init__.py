@@ -1,4 +1,4 @@
-"""Products, convolutions and products of csr matrices by cuBLAS, cuBLASLt, cuDNN and cuSPARSE, on a device.
+"""Calls of cuBLAS, cuBLASLt, cuDNN and cuSPARSE: products, convolutions, attention, norms.
 
 May import dialects/types, dialects/interfaces, dialects/implementation, lowering/program, runtime, runtime/device,
 lowering/reference/kernels.
