@@ -23,6 +23,9 @@ LARGEST_ROW = 64 << 10
 """Bytes of one row buffer: with its neighbours it has to stay in the first or second level cache."""
 LARGEST_ROWS = 256 << 10
 """Bytes of all row buffers of a kernel, which lie on the stack."""
+LONG_ROW = 3 << 10
+"""Bytes of a row from which on it is kept in a result's memory, where that can be: it is fetched while the row is computed, and
+not all at once while the next one is read, and a first level cache has one row less to hold."""
 DEAR = 8
 """Simple operations from which on a scalar of a row that is longer than that is kept in a result's memory."""
 
@@ -37,6 +40,12 @@ class KeptRow:
     dims: tuple[Dim, ...]
     is_endless: bool = False
     """Whether memory of the function's own has no room for it."""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether memory of a result does better than that of the function's own."""
+        count = extent(self.dims)
+        return not isinstance(count, Size) and count * dtype(self.node.value).compute.itemsize >= LONG_ROW
 
     @property
     def position(self) -> IndexExpr:
@@ -125,16 +134,18 @@ def plan_kept_rows(nodes: KernelNodes, stages: list[Stage], rules: KeepRules = K
 def plan_lent_rows(
     nodes: KernelNodes, stages: list[Stage], rules: KeepRules, may_lend: bool
 ) -> tuple[list[KeptRow], dict[KeptRow, Store]]:
-    """What is kept of rows; of those that memory of the function's own has no room for, the stores of results that lend theirs,
-    if they may at all."""
+    """What is kept of rows; of those that are long, the stores of results that lend theirs, if they may at all: of those that
+    memory of the function's own has no room for no others are kept."""
     while True:
         found = plan_kept_rows(nodes, stages, rules)
         endless = [kept for kept in found if kept.is_endless]
+        long = [kept for kept in found if kept.is_endless or (rules.lends and kept.is_long)]
         is_alone = len(nodes.loop_body.stores) == 1  # of several results others may be read back, too
-        lenders = find_lenders(nodes, endless, stages) if is_alone and may_lend else {}
-        if len(lenders) == len(endless):
+        lenders = find_lenders(nodes, long, stages) if is_alone and may_lend else {}
+        homeless = [kept for kept in endless if kept not in lenders]
+        if not homeless:
             return found, lenders
-        refused = {(kept.node, kept.dims) for kept in endless if kept not in lenders}
+        refused = {(kept.node, kept.dims) for kept in homeless}
         rules = replace(rules, refused=rules.refused | refused)
 
 

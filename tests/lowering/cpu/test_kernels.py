@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -146,6 +147,15 @@ def test_a_kept_row_is_that_of_the_result(attributes: str, kept: int):
         text = text.replace("%x: tensor<6x160xf32>", "%x: tensor<6x160xf32> {graph.donated}")
     source = emit_c(parse(text))
     assert source.count("_row[160]") == kept, source
+    check(text)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("columns", "donated", "kept"), [(771, False, 0), (515, False, 1), (771, True, 1)])
+def test_long_rows_are_kept_in_the_result(columns: int, donated: bool, kept: int) -> None:
+    """Not where its memory is the operand's, which later loops read."""
+    text = softmax_program(f"5x{columns}xf32", "5x1xf32", "1", donated=donated)
+    assert len(re.findall(r"float \w+_row\[", emit_c(parse(text)))) == kept
     check(text)
 
 
