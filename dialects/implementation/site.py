@@ -210,13 +210,15 @@ class Site:
         return all(t.encoding == each or not has_order(t.shape) for t, each in zip(tensors, wanted, strict=True))
 
     def laid_out(self, row: LayoutRow) -> Site:
-        """The site with operands and results in the layouts of a row; its op is a copy outside of any IR."""
-        block = Block(
-            arg_types=[with_encoding(tensor(v), e) for v, e in zip(self.op.operands, row.operands, strict=True)]
-        )
-        types = [with_encoding(tensor(v), e) for v, e in zip(self.op.results, row.results, strict=True)]
+        """
+        The site with operands and results in the layouts of a row, as far as they have an order; its op is a copy outside of any
+        IR.
+        """
+        operands, results = _with_order(self.operands, row.operands), _with_order(self.results, row.results)
+        block = Block(arg_types=[with_encoding(tensor(v), e) for v, e in zip(self.op.operands, operands, strict=True)])
+        types = [with_encoding(tensor(v), e) for v, e in zip(self.op.results, results, strict=True)]
         op = type(self.op).create(operands=block.args, result_types=types, properties=self.op.properties)
-        return Site(op, _encoded(self.operands, row.operands), _encoded(self.results, row.results), self.device)
+        return Site(op, _encoded(self.operands, operands), _encoded(self.results, results), self.device)
 
     @property
     def operations(self) -> int:
@@ -256,3 +258,8 @@ def tensor_of(value: SSAValue, frozen: bool = False) -> Tensor:
 
 def _encoded(tensors: Sequence[Tensor], encodings: Sequence[EncodingPart | None]) -> tuple[Tensor, ...]:
     return tuple(replace(each, encoding=found) for each, found in zip(tensors, encodings, strict=True))
+
+
+def _with_order(tensors: Sequence[Tensor], encodings: Sequence[EncodingPart | None]) -> list[EncodingPart | None]:
+    """The encodings, but those of tensors that lie in every order alike."""
+    return [found if has_order(each.shape) else None for each, found in zip(tensors, encodings, strict=True)]

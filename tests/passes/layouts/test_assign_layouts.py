@@ -127,3 +127,13 @@ def test_an_argument_lies_as_its_type_says() -> None:
     text += f"  func.return %0 : {y}\n}}"
     module = apply(parse(text), "assign-layouts,cancel-conversions")
     assert "graph.to_layout" not in [op.name for op in graph_ops(module)]
+
+
+def test_operands_without_an_order_lie_as_they_are_when_implementations_are_asked() -> None:
+    """Random case 468: a product was offered for an image of 1x1x2 with channels innermost, and not taken for what came of it."""
+    text = """func.func @main(%x: tensor<1x1x2xf16>, %w: tensor<2x1x1xf16>) {
+      %r = graph.conv %x, %w : (tensor<1x1x2xf16>, tensor<2x1x1xf16>) -> tensor<1x2x2xf16>
+      func.return
+    }"""
+    once = text_of(apply(parse(text), ["assign-layouts"]))
+    assert text_of(apply(parse(once), ["assign-layouts"])) == once
