@@ -200,6 +200,7 @@ def compile_graph(
 
     traced = graph_module
     parameters = _static_inputs() if kind != "backward" else frozenset[int]()
+    regenerated = _regenerated_results() if kind != "backward" else frozenset[int]()
     visible = _visible_results() if kind == "forward" else None
     saved = saved_bytes(graph_module) if kind == "forward" else 0
     if original is not None and kind == "forward":
@@ -215,7 +216,9 @@ def compile_graph(
     def compile_for(metas: Callable[[], Callable[[Any], Any]]) -> Callable[[list[Any]], Any]:
         try:
             may_leave = original is not None and kind != "backward"
-            return _compile(graph_module, kind, options, metas(), may_leave, parameters, saved, visible, leave)
+            return _compile(
+                graph_module, kind, options, metas(), may_leave, parameters, regenerated, saved, visible, leave
+            )
         except Exception as error:
             return _left(graph_module, kind, original, error)
 
@@ -231,7 +234,7 @@ def compile_graph(
         else:
             specialised = Specialized(graph_module, compile_for)
             try:
-                sized = _compile_sized(graph_module, kind, options, parameters, specialised)
+                sized = _compile_sized(graph_module, kind, options, parameters, regenerated, specialised)
             except Exception as error:
                 boxed = _left(graph_module, kind, original, error)
             else:
@@ -245,18 +248,31 @@ def compile_graph(
     return boxed
 
 
+def _metadata() -> Any:
+    """What AOTAutograd knows of the graph that is being compiled, or of the one that it is the backward of; None if unknown."""
+    context: Any = import_module("torch._guards").TracingContext.try_get()
+    return None if context is None else context.fw_metadata
+
+
 def _static_inputs() -> frozenset[int]:
     """The numbers of the arguments of the graph that is being compiled that are parameters and buffers."""
-    context: Any = import_module("torch._guards").TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
-    return frozenset(getattr(metadata, "static_input_indices", None) or ())
+    return frozenset(getattr(_metadata(), "static_input_indices", None) or ())
+
+
+def _regenerated_results() -> frozenset[int]:
+    """
+    The numbers of the results that AOTAutograd makes as views of arguments. Where extents are symbols it takes shape, strides and
+    offset for that from what the graph returns, and else no more than that there is something.
+    """
+    metadata = _metadata()
+    infos = getattr(metadata, "output_info", None) or ()
+    first = len(getattr(metadata, "mutated_inp_runtime_indices", ()))  # which come before them
+    return frozenset(first + n for n, info in enumerate(infos) if info.output_type.name == "alias_of_input")
 
 
 def _visible_results() -> int | None:
     """How many results of the forward graph that is being compiled come before those that autograd keeps; None if unknown."""
-    context: Any = import_module("torch._guards").TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
-    return getattr(metadata, "num_forward", None)
+    return getattr(_metadata(), "num_forward", None)
 
 
 def _compile_sized(
@@ -264,6 +280,7 @@ def _compile_sized(
     kind: str,
     options: Options,
     parameters: frozenset[int],
+    regenerated: frozenset[int],
     otherwise: Callable[[list[Any]], Any],
 ) -> Callable[[list[Any]], Any] | None:
     """
@@ -280,7 +297,9 @@ def _compile_sized(
             if known is None or options.budget is not None or options.target not in (None, "cpu"):
                 raise SizeRefusal("an argument is no number and no tensor of known layout, or options ask for numbers")
             metas, sources = known
-            importer = Importer(graph_module, metas, frozen=frozen, precision=_precision(options))
+            importer = Importer(
+                graph_module, metas, frozen=frozen, precision=_precision(options), regenerated=regenerated
+            )
             if importer.device.type != "cpu":
                 raise SizeRefusal("programs of devices are for extents that are numbers")
             imported = importer.run()
@@ -339,6 +358,7 @@ def _compile(
     metas: Callable[[Any], Any],
     may_leave: bool,
     parameters: frozenset[int],
+    regenerated: frozenset[int],
     saved: int,
     visible: int | None,
     leave: Callable[[Exception], None],
@@ -349,7 +369,14 @@ def _compile(
     with torch.no_grad(), modes._disable_current_modes():  # or tensors that are made here would be fake
         emulated = options.target == "emulated"
         frozen = parameters if kind == "inference" and options.freezing else frozenset[int]()
-        importer = Importer(graph_module, metas, frozen=frozen, precision=_precision(options), libraries=emulated)
+        importer = Importer(
+            graph_module,
+            metas,
+            frozen=frozen,
+            precision=_precision(options),
+            libraries=emulated,
+            regenerated=regenerated,
+        )
         device = importer.device
         check_device(device, options.target)
         if on_device := emulated or device.type == "cuda":

@@ -49,7 +49,8 @@ class Importer(Calls):
                 self._attribute(node)
             elif node.op == "output":  # the first results of the program are those that arguments become
                 stored = [Stored(self.names[target], self._stored(source)) for target, source in self.stored]
-                returned = [self._returned(item) for item in as_list(node.args[0])]
+                items = enumerate(as_list(node.args[0]))
+                returned = [self._in_argument(number, item) or self._returned(item) for number, item in items]
             elif node.op != "placeholder":
                 self._node(node)
         module = self._finish()
@@ -221,6 +222,22 @@ class Importer(Calls):
             offset = view[2] - start[2] + place.view.offset
             found.append(Place(place.root, View(view[0], view[1], offset)))
         return found if isinstance(meta, (list, tuple)) else found[0]
+
+    def _in_argument(self, number: int, item: Any) -> Returned | None:
+        """
+        A result that the caller makes anew as a view of an argument, where what it is a view of becomes the contents of one that
+        lies alike: as the view that it is, which begins where the argument does.
+        """
+        place = self.places.get(item) if number in self.regenerated and isinstance(item, fx.Node) else None
+        if place is None:
+            return None
+        for target, source in self.stored:
+            whole, argument = self.places.get(source), self.places[target].root
+            if whole is None or whole.root is not place.root or whole.root.dtype is not argument.dtype:
+                continue
+            if whole.view == whole.root.view == argument.view:
+                return Returned(variable=Variable(self.names[target], place.view))
+        return None
 
     def _returned(self, item: Any) -> Returned:
         if not isinstance(item, fx.Node):

@@ -40,10 +40,12 @@ class Values(ABC):
         frozen: Collection[int] = (),
         precision: str = STRICT,
         libraries: bool = False,
+        regenerated: Collection[int] = (),
     ) -> None:
         """
         `frozen` are numbers of arguments, of parameters and buffers under inference; `precision` is that of kernels. With
         `libraries` products and convolutions that no kernel has beside other work are calls of PyTorch's, as on a GPU.
+        `regenerated` are numbers of results of which the caller takes the layout alone, to make them as views of arguments.
         """
         self.emit = Emitter()
         self.gm = graph_module
@@ -53,6 +55,7 @@ class Values(ABC):
         self.library = library
         self.frozen = frozen
         self.precision = precision
+        self.regenerated = regenerated
         self.values: dict[Any, SSAValue] = {}
         self.places: dict[Any, Place] = {}
         self.parts: dict[Any, Sequence[Any]] = {}

@@ -50,6 +50,34 @@ def test_bases_of_arguments_may_have_another_size() -> None:
         torch.testing.assert_close(given, wanted)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_views_of_written_arguments_begin_where_these_do(dynamic: bool) -> None:
+    """With symbols for extents AOTAutograd makes them by shape, strides and offset of what the graph returns."""
+
+    def function(x: Any, y: Any) -> Any:
+        wide, later, turned = x.unsqueeze(0).expand(3, *x.shape), x[1:], y.t()
+        x[..., :1].fill_(1)
+        y.mul_(2)
+        return wide, later, turned, x * 2
+
+    torch._dynamo.reset()
+    fast = torch.compile(function, backend="fuse_opt", dynamic=dynamic)
+    for rows, columns in ((7, 9), (5, 2), (4, 3)):
+        start, count = 2 * columns, rows * columns
+        bases = [torch.arange(count + 3 * columns), torch.randn(2 * count)]
+        given, wanted = ([base.clone() for base in bases] for _ in range(2))
+        got, eager = (
+            run(a[start : start + count].view(rows, columns), b[1 : count + 1].view(rows, columns))
+            for run, (a, b) in ((fast, given), (function, wanted))
+        )
+        for a, b in zip((*got, *given), (*eager, *wanted), strict=True):
+            assert (a.shape, a.stride(), a.storage_offset()) == (b.shape, b.stride(), b.storage_offset())
+            torch.testing.assert_close(a, b)
+        for wide in (got[0], eager[0]):
+            wide.fill_(5)
+        torch.testing.assert_close(given, wanted)
+
+
 def test_a_result_that_is_stored_does_not_alias_the_argument():
     def function(x: Any) -> Any:
         x.add_(1)
