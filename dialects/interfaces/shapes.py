@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.types import symbolic_shape
 from fuse_opt.dialects.types.dtypes import DTYPES, DType, dtype_of
 from fuse_opt.dialects.types.extents import is_decided
-from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.size import Extent, Size, Undecided
 from fuse_opt.dialects.types.symbolic_shape import tensor_type as tensor_type
 
 AnyTensor: TypeAlias = TensorType[Attribute]
@@ -131,3 +131,10 @@ def may_be_equal(a: Extent, b: Extent) -> bool:
     if not isinstance(a, Size) and not isinstance(b, Size):
         return a == b
     return not is_decided(lambda: a < b) and not is_decided(lambda: a > b)
+
+
+def are_equal(a: Extent, b: Extent) -> bool:
+    """Whether two extents are equal for all values of symbols. Raises Undecided where that depends on these."""
+    if a != b and may_be_equal(a, b):
+        raise Undecided(a, b)
+    return a == b

@@ -101,6 +101,15 @@ def exact_quotient(a: Extent, b: Extent) -> Extent | None:
     return None if rest else of_terms(quotient)
 
 
+def truncated_quotient(a: Extent, b: Extent) -> Extent:
+    """`a / b` rounded to zero. Raises Undecided where that is not known to be down, as nothing of it is negative."""
+    if isinstance(a, int) and isinstance(b, int):
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    if not (a >= 0 and b > 0):
+        raise Undecided(a, b)
+    return a // b
+
+
 def common_divisor(a: Extent, b: Extent) -> Extent:
     """What divides both: the larger of two one of which divides the other, else common factors of all terms."""
     if isinstance(a, int) and isinstance(b, int):

@@ -19,6 +19,8 @@ from fuse_opt.frontends.stablehlo.operators.op import CURE, HloOp, StableHLOErro
 
 _GLOBAL = "jax.global_constant"
 """The argument attribute by which jax.export names the symbolic dimension that an argument of a private function is."""
+_MOST_MULTIPLE = 1024
+"""What an extent is said to be a multiple of, at most."""
 _BOUNDS = re.compile(r"#stablehlo\.bounds<([^>]*)>")
 
 
@@ -118,8 +120,8 @@ def _multiple(a: Extent, b: Extent) -> dict[str, Extent]:
     if len(found) != 1:
         return {}
     (one,) = found
-    for divisor in range(2, 1025):
-        whole = symbol(one.name)
-        if a == substitute(whole, {}) % divisor or a == symbol(one.name, **one.facts()) % divisor:
+    written = symbol(one.name), symbol(one.name, **one.facts())
+    for divisor in range(2, _MOST_MULTIPLE + 1):
+        if any(a == each % divisor for each in written):
             return {one.name: symbol(one.name, **{**one.facts(), "multiple": divisor})}
     return {}

@@ -160,12 +160,11 @@ class SizedPrograms:
         except SizeRefusal as error:
             self.problem = f"{type(error).__name__}: {error}"
             about = error.op if isinstance(error.op, Operation) else entry
-            ops = ", ".join(dict.fromkeys(f"'{op.name}'" for op in about.walk() if isinstance(op, GraphOp)))
-            of = f", a kernel of {ops}," if isinstance(about, OutlinedOp) else ""
-            message = f"is why the program is compiled for each set of shapes: {self.problem}"
-            if about is entry:
-                message = f"is compiled for each set of shapes: {self.problem}"
-            remark("compile", about, "specialised", f"{of.strip(', ')}{', ' if of else ''}{message}")
+            message = "is compiled" if about is entry else "is why the program is compiled"
+            if isinstance(about, OutlinedOp):
+                ops = dict.fromkeys(f"'{op.name}'" for op in about.walk() if isinstance(op, GraphOp))
+                message = f"a kernel of {', '.join(ops)}, {message}"
+            remark("compile", about, "specialised", f"{message} for each set of shapes: {self.problem}")
             return
         self._made.append((stated, Stated.of(stated), program, _with_second(program)))
 

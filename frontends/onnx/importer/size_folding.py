@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from fuse_opt.dialects.interfaces.shapes import may_be_equal
-from fuse_opt.dialects.types.extents import largest, smallest
-from fuse_opt.dialects.types.size import Extent, SizeRefusal, Undecided
+from fuse_opt.dialects.interfaces.shapes import are_equal
+from fuse_opt.dialects.types.extents import largest, smallest, truncated_quotient
+from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.builder import Array
 from fuse_opt.frontends.onnx.operators.node import Node, as_known
 
@@ -91,25 +91,10 @@ def _reduced(join: Callable[[Any, Any], Any]) -> _Fold:
     return fold
 
 
-def _quotient(a: Extent, b: Extent) -> Extent:
-    """Rounded to zero, which is down where nothing is negative."""
-    if isinstance(a, int) and isinstance(b, int):
-        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    if not (a >= 0 and b > 0):
-        raise Undecided(a, b)
-    return a // b
-
-
 def _remainder(node: Node, given: Sequence[Array]) -> Array:
     if node.flag("fmod"):
         raise SizeRefusal(f"{node}: has the sign of the dividend")
     return _elementwise(lambda a, b: a % b)(node, given)
-
-
-def _are_equal(a: Extent, b: Extent) -> bool:
-    if a != b and may_be_equal(a, b):
-        raise Undecided(a, b)
-    return a == b
 
 
 _FOLDS: dict[str, _Fold] = {
@@ -132,11 +117,11 @@ _FOLDS: dict[str, _Fold] = {
     "Add": _elementwise(lambda a, b: a + b),
     "Sub": _elementwise(lambda a, b: a - b),
     "Mul": _elementwise(lambda a, b: a * b),
-    "Div": _elementwise(_quotient),
+    "Div": _elementwise(truncated_quotient),
     "Mod": _remainder,
     "Max": _elementwise(largest),
     "Min": _elementwise(smallest),
-    "Equal": _compared(_are_equal),
+    "Equal": _compared(are_equal),
     "Less": _compared(lambda a, b: a < b),
     "LessOrEqual": _compared(lambda a, b: a <= b),
     "Greater": _compared(lambda a, b: a > b),

@@ -13,11 +13,11 @@ import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
 from xdsl.ir import Attribute, Operation
 
-from fuse_opt.dialects.interfaces.shapes import may_be_equal
+from fuse_opt.dialects.interfaces.shapes import are_equal
 from fuse_opt.dialects.scalar.bits import elements
 from fuse_opt.dialects.types.dtypes import DType, dtype_of
-from fuse_opt.dialects.types.extents import largest, smallest
-from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal, Undecided
+from fuse_opt.dialects.types.extents import largest, smallest, truncated_quotient
+from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
 from fuse_opt.frontends.builder import Array, Emitter, Value, extents, rank
 from fuse_opt.frontends.stablehlo.operators.op import HloOp, Results, attributes_of, handler
 
@@ -27,22 +27,8 @@ _LARGEST = 64
 """Elements of arrays that are known by element: shapes are short."""
 
 
-def _quotient(a: Extent, b: Extent) -> Extent:
-    """Rounded to zero, which is down where nothing is negative."""
-    if not (a >= 0 and b > 0):
-        raise Undecided(a, b)
-    return a // b
-
-
 def _remainder(a: Extent, b: Extent) -> Extent:
-    return a - _quotient(a, b) * b
-
-
-def are_equal(a: Extent, b: Extent) -> bool:
-    """Raises Undecided where that depends on symbols."""
-    if a != b and may_be_equal(a, b):
-        raise Undecided(a, b)
-    return a == b
+    return a - truncated_quotient(a, b) * b
 
 
 def _differ(a: Extent, b: Extent) -> bool:
@@ -65,7 +51,7 @@ _ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "stablehlo.add": operator.add,
     "stablehlo.subtract": operator.sub,
     "stablehlo.multiply": operator.mul,
-    "stablehlo.divide": _quotient,
+    "stablehlo.divide": truncated_quotient,
     "stablehlo.remainder": _remainder,
     "stablehlo.maximum": largest,
     "stablehlo.minimum": smallest,

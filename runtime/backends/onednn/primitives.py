@@ -18,9 +18,9 @@ from fuse_opt.runtime.backends.onednn.library import Library, OneDnnError
 DTYPES = {"f16": 1, "bf16": 2, "f32": 3, "i32": 4, "i8": 5, "ui8": 6}
 """By element type: oneDNN's number."""
 SRC, SRC_1, DST, WEIGHTS, SCRATCHPAD, POST_OP = 1, 2, 17, 33, 80, 32768
+"""Numbers of arguments; of the operand of post-op k, `POST_OP * (k + 1) | SRC_1`."""
 PARAMETERS, STATISTICS = (51, 52), (50, 49)
 """Of a normalization: its scale and what is added behind it; the variances and means of rows, in the order of var_mean."""
-"""Numbers of arguments; of the operand of post-op k, `POST_OP * (k + 1) | SRC_1`."""
 _USER_SCRATCHPAD = 1
 _TRAINING, _INFERENCE, _DIRECT, _SOFTMAX = 64, 96, 1, 0x30000
 _USES_SCALE, _USES_SHIFT = 2, 4

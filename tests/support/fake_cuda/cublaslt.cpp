@@ -2,9 +2,9 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
-#include <set>
 
 #include "elements.hpp"
+#include "objects.hpp"
 
 namespace {
 constexpr int kInvalid = 7, kNotSupported = 15;
@@ -40,26 +40,15 @@ struct Product {
   int epilogue;
   const char *bias;
 };
-std::set<Object *> objects;
+Objects<Object> objects;
 
-Object *of(void *handle, int kind) {
-  auto *found = static_cast<Object *>(handle);
-  return objects.count(found) && found->kind == kind ? found : nullptr;
-}
-int made(void **where, Object object) {
+Object *of(const void *handle, int kind) { return objects.of(handle, kind); }
+int made(void **where, const Object &object) {
   if (!where) return kInvalid;
-  auto *found = new Object(object);
-  objects.insert(found);
-  *where = found;
+  *where = objects.made(object);
   return 0;
 }
-int destroyed(void *handle, int kind) {
-  Object *found = of(handle, kind);
-  if (!found) return kInvalid;
-  objects.erase(found);
-  delete found;
-  return 0;
-}
+int destroyed(void *handle, int kind) { return objects.destroyed(handle, kind) ? 0 : kInvalid; }
 // Sizes of attributes, as cublasLt.h has them.
 int set(void *handle, int kind, int attribute, const void *value, size_t size, const std::map<int, size_t> &sizes) {
   Object *found = of(handle, kind);

@@ -3,10 +3,10 @@
 // The heuristics name algorithms that must not be taken before the one that may be: one that is not deterministic or a
 // transform, one that takes too much memory, one with a status.
 #include <cstddef>
-#include <set>
 #include <vector>
 
 #include "elements.hpp"
+#include "objects.hpp"
 
 namespace {
 constexpr int kBadParameter = 2000, kWorkspace = 4096;
@@ -33,28 +33,17 @@ struct Call {
   char *bias = nullptr, *more = nullptr;  // of steps behind it
   bool relu = false;
 };
-std::set<Object *> objects;
+Objects<Object> objects;
 int asked = 0, in_place = 0;
 int last_math = -1;
 void *last_workspace = nullptr;
 
-Object *of(const void *handle, int kind) {
-  auto *found = static_cast<Object *>(const_cast<void *>(handle));
-  return objects.count(found) && found->kind == kind ? found : nullptr;
-}
+Object *of(const void *handle, int kind) { return objects.of(handle, kind); }
 int made(void **where, int kind) {
-  auto *found = new Object{kind};
-  objects.insert(found);
-  *where = found;
+  *where = objects.made({kind});
   return 0;
 }
-int destroyed(void *handle, int kind) {
-  Object *found = of(handle, kind);
-  if (!found) return kBadParameter;
-  objects.erase(found);
-  delete found;
-  return 0;
-}
+int destroyed(void *handle, int kind) { return objects.destroyed(handle, kind) ? 0 : kBadParameter; }
 long long size(const Object &tensor) {
   long long found = 1;
   for (int extent : tensor.extents) found *= extent;

@@ -2,9 +2,9 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <set>
 
 #include "elements.hpp"
+#include "objects.hpp"
 
 namespace {
 constexpr int kInvalid = 3, kNotSupported = 10;
@@ -22,27 +22,18 @@ struct Product {
   Object a, x, out;
   char *buffer;
 };
-std::set<Object *> objects;
+Objects<Object> objects;
 size_t buffer_bytes = kBuffer;
 char *last_buffer = nullptr;
 long products = 0;
 
-Object *of(void *handle, int kind) {
-  auto *found = static_cast<Object *>(handle);
-  return objects.count(found) && found->kind == kind ? found : nullptr;
-}
-int made(void **where, Object object) {
+Object *of(const void *handle, int kind) { return objects.of(handle, kind); }
+int made(void **where, const Object &object) {
   if (!where || fake_cuda_capturing()) return kInvalid;
-  *where = *objects.insert(new Object(object)).first;
+  *where = objects.made(object);
   return 0;
 }
-int destroyed(void *handle, int kind) {
-  Object *found = of(handle, kind);
-  if (!found) return kInvalid;
-  objects.erase(found);
-  delete found;
-  return 0;
-}
+int destroyed(void *handle, int kind) { return objects.destroyed(handle, kind) ? 0 : kInvalid; }
 // The objects of a product that fit each other; false where one is none, or what is asked for is not what the stand-in knows.
 bool described(Product &p, void *handle, int op_a, int op_b, const void *alpha, void *a, void *x, const void *beta, void *out,
                int type, int algorithm) {
