@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,7 +219,7 @@ def _watch(
     from fuse_opt.lowering.reference.interpreter import entry_function
     from fuse_opt.tools.commands.array_files import read_arguments
     from fuse_opt.tools.commands.measuring import example_inputs
-    from fuse_opt.tools.commands.watching import check_kernels, pareto_front, profile_call
+    from fuse_opt.tools.commands.watching import check_kernels, pareto_front, plans_of, profile_call
     from fuse_opt.tools.compiler.signature import Signature
 
     points = _points(given)
@@ -230,10 +231,11 @@ def _watch(
     signature = Signature.of(entry_function(source, given.function))
     inputs = read_arguments(signature, wanted.file, wanted.own, random, weights)
     passed = not given.check_each or check_kernels(given, source, inputs, pipeline)
+    plans = cache(partial(plans_of, given, source, inputs, pipeline, Path(given.pareto or given.report or "")))
     if given.profile or given.report:
-        profile_call(given, source, inputs, pipeline)
+        profile_call(given, source, inputs, pipeline, plans)
     if given.pareto:
-        pareto_front(given, source, inputs, pipeline)
+        pareto_front(given, plans)
     return OK if passed else FAILED
 
 

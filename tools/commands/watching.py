@@ -25,18 +25,19 @@ from fuse_opt.runtime.host.thread_pool import num_threads
 from fuse_opt.tools.commands.array_files import read_arguments
 from fuse_opt.tools.commands.measuring import Times, example_inputs, interleave
 from fuse_opt.tools.compiler.api import compile as compile_program
-from fuse_opt.tools.compiler.api import show, steered, trials
+from fuse_opt.tools.compiler.api import steered, trials
 from fuse_opt.tools.compiler.compiled_program import CompiledProgram
 from fuse_opt.tools.compiler.pipeline import Observer, make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.compiler.signature import Signature
 from fuse_opt.tools.compiler.specialization import is_dynamic, specialize
 from fuse_opt.tools.source.diagnostics import InputError
+from fuse_opt.tools.targets.html.target_html import Section, write_page
 from fuse_opt.tools.watching.check_each import TARGETS, check_each
 from fuse_opt.tools.watching.check_passes import PassChecker
 from fuse_opt.tools.watching.check_table import CheckTable
 from fuse_opt.tools.watching.pareto import Plan, pareto_page, pareto_section, table, undominated
-from fuse_opt.tools.watching.report import Section, profile_section, report_page
+from fuse_opt.tools.watching.report import profile_section
 
 _POINTS = 12
 """Plans that are looked for."""
@@ -96,8 +97,18 @@ def pass_checker(inputs: str | None, file: str, others: Observer) -> PassChecker
     return PassChecker(file, arguments, others)
 
 
-def profile_call(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[Any], pipeline: str | None) -> None:
-    """Times the kernels of a program, prints the table, and writes the trace and the report that are asked for."""
+Front = tuple[int, list[Plan]]
+"""How many plans others beat, and those that none beats."""
+
+
+def profile_call(
+    given: argparse.Namespace,
+    source: ModuleOp,
+    inputs: Sequence[Any],
+    pipeline: str | None,
+    plans: Callable[[], Front],
+) -> None:
+    """Times the kernels of a program, prints the table, and writes the trace and the report, with plans, that are asked for."""
     compiled = partial(
         compile_program,
         pipeline=pipeline,
@@ -118,34 +129,33 @@ def profile_call(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[A
         steps.append(("C compiler", program.stats.compile_s))
         Path(given.profile).write_text(json.dumps(found.trace(steps)) + "\n", encoding="utf-8")
     if given.report is not None:
-        page = show(program if known is source else compiled(known)).html
-        sections = [profile_section(found), _plans_section(given, source, inputs, pipeline)]
-        Path(given.report).write_text(report_page(page, given.file, sections), encoding="utf-8")
+        module = (program if known is source else compiled(known)).module
+        sections = [profile_section(found), _plans_section(given, plans)]
+        with Path(given.report).open("w", encoding="utf-8") as page:
+            write_page(module, page, given.file, sections)
 
 
-def _plans_section(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[Any], pipeline: str | None) -> Section:
-    """What `--pareto` prints and writes, with the files beside the report; or why there are no plans."""
+def _plans_section(given: argparse.Namespace, plans: Callable[[], Front]) -> Section:
+    """What `--pareto` prints and writes, with the files beside the page; or why there are no plans."""
     try:
         if given.budget is not None:
             raise ValueError("the program is the one of a budget; a report without --budget has plans for others")
-        left_out, plans = _front(given, source, inputs, pipeline, Path(given.report))
-        html = pareto_section(left_out, plans)
+        html = pareto_section(*plans())
     except (InputError, ValueError) as error:
         html = f"<p>No plans: {escape(str(error))}</p>\n"
     return Section("plans", "Memory and time of plans", html)
 
 
-def pareto_front(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[Any], pipeline: str | None) -> None:
+def pareto_front(given: argparse.Namespace, plans: Callable[[], Front]) -> None:
     """Prints a table of plans with ever less memory and writes the page of them."""
-    page = Path(given.pareto)
-    left_out, found = _front(given, source, inputs, pipeline, page)
+    left_out, found = plans()
     print(table(found))
-    page.write_text(pareto_page(given.file, left_out, found), encoding="utf-8")
+    Path(given.pareto).write_text(pareto_page(given.file, left_out, found), encoding="utf-8")
 
 
-def _front(
+def plans_of(
     given: argparse.Namespace, source: ModuleOp, inputs: Sequence[Any], pipeline: str | None, page: Path
-) -> tuple[int, list[Plan]]:
+) -> Front:
     """
     Times plans with ever less memory, in turns, and those that no other beats once more; writes a file of decisions for each
     plan that is left, from which that plan was made here, too. Gives these plans, and how many others there were.

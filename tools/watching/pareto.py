@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-_WIDTH, _HEIGHT, _LEFT, _TOP = 640.0, 300.0, 60.0, 20.0
+from fuse_opt.tools.targets.html.text import scrolled, table_lines
+
+_WIDTH, _HEIGHT, _LEFT, _TOP = 640.0, 300.0, 60.0, 32.0
 HEADS = ("no.", "arena", "of most", "ms min", "median", "max", "of fastest", "ops again", "decisions")
 _STYLE = (
-    "body{font:14px sans-serif;margin:2em}td,th{padding:.2em .7em;text-align:right;border-bottom:1px solid}"
-    "pre{overflow:auto}"
+    "body{font:14px sans-serif;margin:2em}td,th{padding:.2em .7em;text-align:left;border-bottom:1px solid}"
+    "td.number{text-align:right}pre,.wide{overflow:auto}code,summary,h1{overflow-wrap:anywhere}"
 )
 
 
@@ -60,7 +62,8 @@ def pareto_page(program: str, left_out: int, plans: Sequence[Plan]) -> str:
 def pareto_section(left_out: int, plans: Sequence[Plan]) -> str:
     """HTML without scripts: the picture, the table, each plan's decisions and the command that makes it."""
     said = f"{len(plans)} plans that no other beats in both; {left_out} that others beat are left out."
-    lines = [f"<p>{said}</p>", *_picture(plans), *_table(plans)]
+    lines = [f"<p>{said}</p>", *scrolled("Picture of plans", _picture(plans))]
+    lines += scrolled("Plans", table_lines(HEADS, _rows(plans)))
     for number, plan in enumerate(plans, 1):
         lines.append(f"<details><summary>Plan {number}: {plan.arena} bytes, {escape(plan.file)}</summary>")
         lines.append(f"<p><code>{escape(plan.command)}</code></p><pre>{escape(plan.decisions)}</pre></details>")
@@ -79,21 +82,14 @@ def _rows(plans: Sequence[Plan]) -> Iterator[list[str]]:
         ]
 
 
-def _table(plans: Sequence[Plan]) -> Iterator[str]:
-    yield f"<table><thead><tr>{''.join(f'<th>{head}</th>' for head in HEADS)}</tr></thead><tbody>"
-    for row in _rows(plans):
-        yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
-    yield "</tbody></table>"
-
-
 def _picture(plans: Sequence[Plan]) -> Iterator[str]:
     """Median seconds over bytes from 0 each; a step line through the plans, each with its number of the table."""
     most = max((plan.arena for plan in plans), default=0) or 1
     slowest = max((plan.seconds[2] for plan in plans), default=0.0) or 1.0
     label = "Time of a call over bytes of the arena; numbers are the table's, bars reach from the least to the largest"
     yield (
-        f'<svg role="img" aria-label="{label}" viewBox="0 0 {_WIDTH + 90:g} {_HEIGHT + 70:g}" width="{_WIDTH + 90:g}" '
-        f'height="{_HEIGHT + 70:g}" font-size="12" fill="currentColor" stroke="none"><title>{label}</title>'
+        f'<svg role="img" aria-label="{label}" viewBox="0 0 {_WIDTH + 90:g} {_TOP + _HEIGHT + 50:g}" width="{_WIDTH + 90:g}" '
+        f'height="{_TOP + _HEIGHT + 50:g}" font-size="12" fill="currentColor" stroke="none"><title>{label}</title>'
     )
     yield f'<path d="M{_LEFT} {_TOP}v{_HEIGHT}h{_WIDTH}" fill="none" stroke="currentColor"/>'
     for part in range(5):
@@ -101,7 +97,7 @@ def _picture(plans: Sequence[Plan]) -> Iterator[str]:
         yield f'<text x="{x:g}" y="{_TOP + _HEIGHT + 18:g}" text-anchor="middle">{most * part / 4 / 2**20:.4g}</text>'
         yield f'<text x="{_LEFT - 6:g}" y="{y + 4:g}" text-anchor="end">{1e3 * slowest * part / 4:.3g}</text>'
     yield f'<text x="{_LEFT + _WIDTH / 2:g}" y="{_TOP + _HEIGHT + 38:g}" text-anchor="middle">MiB of the arena</text>'
-    yield f'<text x="4" y="{_TOP - 6:g}">milliseconds of a call</text>'
+    yield f'<text x="4" y="{_TOP - 18:g}">milliseconds of a call</text>'
     places = [(_LEFT + _WIDTH * plan.arena / most, [_y(each / slowest) for each in plan.seconds]) for plan in plans]
     steps = "".join(f"{'L' if k else 'M'}{x:.1f} {y[1]:.1f}" for k, (x, y) in enumerate(places))
     yield f'<path d="{steps}" fill="none" stroke="currentColor" stroke-dasharray="4 3"/>'

@@ -1,13 +1,13 @@
-"""Reports as pages of HTML: what a module became, the time of its kernels with the roofline, plans; readable without colours."""
+"""A section of a page of HTML: the time of a program's kernels with the roofline; readable without colours."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from html import escape
 from math import log10
 
+from fuse_opt.tools.targets.html.target_html import Section
+from fuse_opt.tools.targets.html.text import scrolled, table_lines
 from fuse_opt.tools.watching.profile import HEADS, Profile, by_time, cells, summary
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 640.0, 300.0, 60.0, 20.0
@@ -15,40 +15,12 @@ _LOW, _HIGH = 1e-2, 1e3
 """Operations a byte at the edges of the picture."""
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of a report: HTML without scripts, which needs nothing from anywhere else."""
-
-    id: str
-    title: str
-    html: str
-
-
-def report_page(page: str, title: str, sections: Sequence[Section]) -> str:
-    """A page of a module with further sections behind the others, and links to all of them."""
-    head, _, tail = page.rpartition("</main>")
-    known = re.findall(r'<section id="([^"]*)">\s*<h2>(.*?)</h2>', head)
-    links = [*known, *((each.id, escape(each.title)) for each in sections)]
-    nav = " ".join(f'<a href="#{id_}">{name}</a>' for id_, name in links)
-    before, _, graphs = head.partition("</h1>")
-    graphs = graphs.partition("</nav>")[2] if graphs.startswith("\n<nav>") else graphs
-    start = f"{before.removesuffix('fuse-opt')}{escape(title)}</h1>\n<nav>{nav}</nav>{graphs}"
-    parts = (f'<section id="{each.id}">\n<h2>{escape(each.title)}</h2>\n{each.html}</section>\n' for each in sections)
-    return f"{start}{''.join(parts)}</main>{tail}"
-
-
 def profile_section(profile: Profile) -> Section:
     """The roofline and the table of kernels."""
-    lines = [f"<p>{escape(summary(profile))}.</p>", "<h3>Roofline</h3>", *_picture(profile), "<h3>Kernels by time</h3>"]
-    return Section("times", "Time of kernels", "\n".join([*lines, *_table(profile)]) + "\n")
-
-
-def _table(profile: Profile) -> Iterator[str]:
-    yield f"<table><thead><tr><th>no.</th>{''.join(f'<th>{escape(head)}</th>' for head in HEADS)}<th>ops</th></tr></thead><tbody>"
-    for number, kernel in enumerate(by_time(profile), 1):
-        row = (str(number), *cells(kernel, profile.seconds), ", ".join(kernel.ops))
-        yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
-    yield "</tbody></table>"
+    rows = [(str(k), *cells(each, profile.seconds), ", ".join(each.ops)) for k, each in enumerate(by_time(profile), 1)]
+    lines = [f"<p>{escape(summary(profile))}.</p>", "<h3>Roofline</h3>", *scrolled("Roofline", _picture(profile))]
+    lines += ["<h3>Kernels by time</h3>", *scrolled("Kernels by time", table_lines(("no.", *HEADS, "ops"), rows))]
+    return Section("times", "Time of kernels", "\n".join(lines))
 
 
 def _picture(profile: Profile) -> Iterator[str]:

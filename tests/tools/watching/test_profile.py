@@ -157,7 +157,7 @@ def test_report_and_trace_of_the_command(tmp_path: Path, capsys: pytest.CaptureF
     assert {"Graph", "Arena over time", "Kernels", "Roofline", "Kernels by time"} <= set(page.texts["h3"])
     assert page.texts["h1"] == [str(source)] and len(list((tmp_path / "report-plans").iterdir())) > 0
     numbers = re.findall(r"<circle[^>]*/><text[^>]*>(\d+)</text>", text)
-    rows = re.findall(r"<tr><td>(\d+)</td>", text)
+    rows = re.findall(r'<tr><th scope="row">(\d+)</th>', text)
     assert sorted(numbers) == sorted(rows) and len(set(numbers)) >= 2, (
         "each point has its number, and each number its row"
     )

@@ -1,4 +1,4 @@
-"""A page of HTML that opens offline: the graph with its kernels, the arena over time, a table of kernels."""
+"""A page of HTML that opens offline: the graph with its kernels, the arena over time, a table of kernels, and what others add."""
 
 from __future__ import annotations
 
@@ -27,19 +27,35 @@ from fuse_opt.tools.targets.html.text import (
     inplace_lines,
     is_library_call,
     schedule_text,
+    scrolled,
     short_name,
     short_type,
-    shortened,
     slot_lines,
+    table_lines,
     total_bytes,
 )
 
 _TEMPLATE = Path(__file__).with_name("page.html")
-_BODY = "<!-- body -->"
+_TITLE, _BODY = "<!-- title -->", "<!-- body -->"
 _MOST_DRAWN = 2000
 """Ops of a function that is drawn; larger ones have the table only."""
-_LONGEST_CELL = 2000
 _COLUMNS = ("kernel", "results", "ops", "operands", "bytes read", "bytes written", "schedule", "in place", "slots")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page beside its functions: HTML without scripts, which needs nothing from anywhere else."""
+
+    id: str
+    title: str
+    html: str
+
+    def lines(self) -> Iterator[str]:
+        """The part with its heading."""
+        yield f'<section id="{self.id}">'
+        yield f"<h2>{escaped(self.title)}</h2>"
+        yield self.html
+        yield "</section>"
 
 
 @dataclass(frozen=True)
@@ -49,10 +65,15 @@ class HtmlTarget(Target):
     name = "html"
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
-        head, tail = _TEMPLATE.read_text(encoding="utf-8").split(_BODY)
-        output.write(head)
-        output.writelines(f"{line}\n" for line in _Page(module).lines())
-        output.write(f"{tail.strip()}\n")
+        write_page(module, output)
+
+
+def write_page(module: ModuleOp, output: IO[str], title: str = "fuse-opt", sections: Sequence[Section] = ()) -> None:
+    """A page about a module, with further sections behind its functions."""
+    head, tail = _TEMPLATE.read_text(encoding="utf-8").split(_BODY)
+    output.write(head.replace(_TITLE, escaped(title)))
+    output.writelines(f"{line}\n" for line in _Page(module).lines(title, sections))
+    output.write(f"{tail.strip()}\n")
 
 
 class _Page:
@@ -62,11 +83,14 @@ class _Page:
         self._others = [op for op in module.ops if not isinstance(op, FuncOp)]
         self._ids = count(1)
 
-    def lines(self) -> Iterator[str]:
-        yield "<h1>fuse-opt</h1>"
-        if len(self._functions) > 1:
-            links = (f'<a href="#f{k}">@{escaped(f.sym_name.data)}</a>' for k, f in enumerate(self._functions))
-            yield f"<nav>{' '.join(links)}</nav>"
+    def lines(self, title: str, sections: Sequence[Section]) -> Iterator[str]:
+        yield f"<h1>{escaped(title)}</h1>"
+        links = [(f"f{k}", f"@{function.sym_name.data}") for k, function in enumerate(self._functions)]
+        links += [(section.id, section.title) for section in sections]
+        if len(links) > 1:
+            yield "<nav>"
+            yield from (f'<a href="#{id_}">{escaped(name)}</a>' for id_, name in links)
+            yield "</nav>"
         for number, function in enumerate(self._functions):
             yield f'<section id="f{number}">'
             yield from self._function(function)
@@ -74,6 +98,8 @@ class _Page:
         for op in self._others:
             text = escaped(describe_op(op, self._names))
             yield f"<details><summary>{escaped(op.name)}</summary><pre>{text}</pre></details>"
+        for section in sections:
+            yield from section.lines()
 
     def _function(self, function: FuncOp) -> Iterator[str]:
         name = f"@{function.sym_name.data}"
@@ -97,14 +123,9 @@ class _Page:
 
     def _table(self, ops: list[Operation], graph: Graph | None) -> Iterator[str]:
         yield "<h3>Kernels</h3>"
-        yield '<div class="wide" role="region" aria-label="Kernels" tabindex="0"><table>'
-        heads = "".join(f'<th scope="col">{column}</th>' for column in _COLUMNS)
-        yield f"<thead><tr>{heads}</tr></thead><tbody>"
-        for number, op in enumerate(ops):
-            first = str(number) if graph is None else f'<a href="#{graph.shape_of[op]}">{number}</a>'
-            cells = "".join(f"<td>{escaped(shortened(cell, _LONGEST_CELL))}</td>" for cell in self._cells(op))
-            yield f'<tr><th scope="row">{first}</th>{cells}</tr>'
-        yield "</tbody></table></div>"
+        rows = ((str(number), *self._cells(op)) for number, op in enumerate(ops))
+        links = {} if graph is None else {number: graph.shape_of[op] for number, op in enumerate(ops)}
+        yield from scrolled("Kernels", table_lines(_COLUMNS, rows, links))
 
     def _cells(self, op: Operation) -> Iterator[str]:
         yield self._listed(op.results)

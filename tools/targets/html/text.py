@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xdsl.dialects.builtin import ShapedType
 from xdsl.ir import Operation, SSAValue
@@ -18,6 +19,8 @@ from fuse_opt.tools.targets.target_json import describe_attribute
 
 Names = Mapping[SSAValue, str]
 
+_LONGEST_CELL = 2000
+_NUMBER = re.compile(r"[-\d][\d.,]*(?:e[-+]?\d+)?%?", re.ASCII)
 _LONGEST_ENTRY = 400
 """Characters of one attribute."""
 
@@ -27,6 +30,34 @@ def escaped(text: str) -> str:
     if not text.isprintable():
         text = "".join(c if c.isprintable() or c == "\n" else _spelled(c) for c in text)
     return html.escape(text)
+
+
+def scrolled(label: str, lines: Iterable[str]) -> Iterator[str]:
+    """HTML that scrolls by itself where the window is narrower."""
+    yield f'<div class="wide" role="region" aria-label="{escaped(label)}" tabindex="0">'
+    yield from lines
+    yield "</div>"
+
+
+def table_lines(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], links: Mapping[int, str] | None = None
+) -> Iterator[str]:
+    """
+    A table, numbers to the right; the first cell of a row is what it is about, and leads to the id that `links` has for the
+    row's number.
+    """
+    named = "".join(f'<th scope="col">{escaped(head)}</th>' for head in heads)
+    yield f"<table><thead><tr>{named}</tr></thead><tbody>"
+    for number, (first, *others) in enumerate(rows):
+        link = (links or {}).get(number)
+        name = escaped(first) if link is None else f'<a href="#{link}">{escaped(first)}</a>'
+        yield f'<tr><th scope="row">{name}</th>{"".join(map(_cell, others))}</tr>'
+    yield "</tbody></table>"
+
+
+def _cell(text: str) -> str:
+    kind = ' class="number"' if _NUMBER.fullmatch(text) else ""
+    return f"<td{kind}>{escaped(shortened(text, _LONGEST_CELL))}</td>"
 
 
 def shortened(text: str, longest: int) -> str:
