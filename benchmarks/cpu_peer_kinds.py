@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -143,7 +144,9 @@ def load_xla(case: Case, inputs: list[Any], results: list[Any]) -> Call:
 def load_ort(case: Case, inputs: list[Any], results: list[Any]) -> Call:
     """Through I/O binding: inputs and results stay where they are."""
     ort, onnx = import_module("onnxruntime"), import_module("onnx")
-    session = ort.InferenceSession(model_of(onnx, case.workload), providers=["CPUExecutionProvider"])
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads()
+    session = ort.InferenceSession(model_of(onnx, case.workload), options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
     arrays = [ort.OrtValue.ortvalue_from_numpy(a) for a in typed_inputs(case, inputs)]
     dtype = {"f32": np.float32, "f16": np.float16}[case.dtype]
@@ -167,10 +170,15 @@ def load_iree(case: Case, inputs: list[Any], results: list[Any]) -> Call:
     text = jax.jit(partial(case.workload.body, functions)).lower(*typed).as_text()
     flags = ["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3"]
     binary = tools.compile_str(text, input_type="stablehlo", target_backends=["llvm-cpu"], extra_args=flags)
-    config = runtime.Config("local-task")
+    config = runtime.Config("local-sync" if threads() == 1 else "local-task")
     module = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, binary), config)
     arrays = [runtime.asdevicearray(config.device, a) for a in typed]
     return lambda: module.main(*arrays)
+
+
+def threads() -> int:
+    """As many as the library has; 0 where nothing is said, for the peers' own choice."""
+    return int(os.environ.get("FUSE_OPT_NUM_THREADS", "0"))
 
 
 _KEPT = {
@@ -198,7 +206,7 @@ PEERS = {
         Peer("xla", "jax.jit", _JAX, load_xla, ("jax.numpy",)),
         Peer("ort", "ONNX Runtime, I/O binding", ("onnxruntime", "onnx"), load_ort, ("onnxruntime", "onnx"),
              as_numpy=lambda value: value.numpy()),
-        Peer("iree", "IREE, llvm-cpu for this host, local-task", ("iree-base-compiler", "iree-base-runtime"), load_iree,
+        Peer("iree", "IREE, llvm-cpu local-task or local-sync", ("iree-base-compiler", "iree-base-runtime"), load_iree,
              ("jax.numpy", "iree.compiler.tools", "iree.runtime")),
         Peer("numexpr", "numexpr", ("numexpr",), load_numexpr, ("numexpr",)),
         Peer("numpy", "NumPy, op by op", ("numpy",), load_numpy),

@@ -5,10 +5,11 @@
 
 For each kernel of odd_workloads.py and level of memory so many extents are drawn from the seed: an even one, an odd one and a
 prime one in turns. All peers run in one process, in one rotation; figures are medians over rounds of ratios of processor time.
-Arrays begin at cache lines, and no peer finds the processor taking small numbers for zero, as it does from then on where C of
--ffast-math was loaded. Each line says `behind` and by how much where the best peer is ahead of us; these lines are repeated at
-the end, the worst first. Peers that are not installed are left out. With `--limit` nothing begins after so many seconds, and
-what is left is said.
+With one thread in the environment, as above, all peers have one: of two, each would have a second level cache of its own, of
+which processor time shows nothing. Arrays begin at cache lines, and no peer finds the processor taking small numbers for zero,
+as it does from then on where C of -ffast-math was loaded. Each line says `behind` and by how much where the best peer is ahead
+of us; these lines are repeated at the end, the worst first. Peers that are not installed are left out. With `--limit` nothing
+begins after so many seconds, and what is left is said.
 
 `--neighbours` measures rows of N elements beside rows of the next multiple of 16, for each of both per element.
 """
@@ -32,7 +33,7 @@ import numpy as np
 from cpu_functions import Numpy
 from cpu_peer_base import Loaded
 from cpu_peer_c import alike
-from cpu_peer_kinds import PEERS
+from cpu_peer_kinds import PEERS, threads
 from cpu_peer_process import largest_error
 from cpu_workloads import SIZES, Case, as_tuple, check
 from odd_workloads import KERNELS, workload
@@ -195,6 +196,9 @@ def main() -> None:
             check(what, chosen, list(known))
         except ValueError as error:
             parser.error(str(error))
+    if threads() == 1:
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # XLA has no other limit
     warnings.filterwarnings("ignore")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["CPU_PEERS_FOLDER"] = folder
