@@ -6,6 +6,9 @@
 
 Of these two loops one waits for what it stores and the other one for what it loads, and neither needs the other's result:
 software pipelining (Lam 1988) of two stages. What the first loop comes to is carried from row to row.
+
+Short rows are no loops but some vectors each, and wait for what these are joined to. Of them the first stage of the next row
+comes before all others of a row: processors look a row ahead, but not two.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from xdsl.ir import Block, Region, SSAValue
 from fuse_opt.dialects.analysis.loop_body import Store
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.lowering.cpu.stage import Beside, Range, StageLoops
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.row_stages import early_stores
@@ -27,7 +31,7 @@ MOST_WORK = 64
 """Simple operations for an element of the last loop: with more, it waits for these."""
 
 FEWEST = 128
-"""Elements of a row that are worth it."""
+"""Elements of a row whose loops are worth joining."""
 
 
 class PipelinedRows(StageLoops):
@@ -40,7 +44,7 @@ class PipelinedRows(StageLoops):
         first, last = stages[0], stages[-1]
         if len(first.dims) != 1 or first.dims != last.dims or first.stores or first.left or last.reductions:
             return False
-        if estimate(first.dims[0].extent) < FEWEST:
+        if isinstance(first.dims[0].extent, Size) and estimate(first.dims[0].extent) < FEWEST:
             return False
         return self.lanes(first) > 0 and self.stage_work(last) <= MOST_WORK
 
@@ -54,10 +58,15 @@ class PipelinedRows(StageLoops):
         for node, value in zip(first.reductions, block.args[1:], strict=True):
             value.name_hint = node.value.name_hint
             self.emitter.define(node, value, scope)
+        is_short = estimate(first.dims[0].extent) < FEWEST
+        results = self._first_of_next(task, bounds, scope, first) if is_short else ()
         for stage in others:
             self.build_stage(stage, scope)
         self.emitter.emit(early_stores(self.nodes, once, last), scope)
-        results = self._last_of_row(task, bounds, scope, first, last)
+        if is_short:
+            self.build_stage(last, scope)
+        else:
+            results = self._last_of_row(task, bounds, scope, first, last)
         self.emitter.emit([store.node for store in once], scope)
         self.store(once, scope)
         block.add_op(scf.YieldOp(*results))
@@ -69,11 +78,20 @@ class PipelinedRows(StageLoops):
         results = self.reduce_stage(first, Scope(self.root, block, {task: bounds[0]}))
         return self._choose(self.root, bounds, block, results, Block(), first)
 
-    def _last_of_row(self, task: Dim, bounds: Range, scope: Scope, first: Stage, last: Stage) -> Sequence[SSAValue]:
-        """The last stage of a row; what the first one of the next row comes to, where there is one."""
+    def _first_of_next(self, task: Dim, bounds: Range, scope: Scope, first: Stage) -> Sequence[SSAValue]:
+        """What the first stage of the next row comes to, where there is one."""
+        following, block = self._next(task, scope), Block()
+        results = self.reduce_stage(first, Scope(self.root, block, {task: following}))
+        return self._choose(scope, (following, bounds[1]), block, results, Block(), first)
+
+    def _next(self, task: Dim, scope: Scope) -> SSAValue:
         following = scope.add(arith.AddiOp(scope.dim_value(task), self.root.index_constant(1)))
         following.name_hint = "next"
-        shared, alone = Block(), Block()
+        return following
+
+    def _last_of_row(self, task: Dim, bounds: Range, scope: Scope, first: Stage, last: Stage) -> Sequence[SSAValue]:
+        """The last stage of a row; what the first one of the next row comes to, where there is one."""
+        following, shared, alone = self._next(task, scope), Block(), Block()
         beside = Beside(last, Scope(scope, shared))
         # The next row's scope is none within this row's: no value of this row may be taken for one of the next.
         results = self.reduce_stage(first, Scope(self.root, shared, {task: following}), beside=beside)

@@ -25,14 +25,17 @@ class Guard:
     block: Block
     counter: SSAValue
     end: int
+    hidden_zero: Callable[[AnyFloat], SSAValue]
+    """Zero of a type, which compilers do not know."""
 
     def put(self, ask: Callable[[bool], Sequence[Operation]]) -> None:
         """Lets iterations only store what is in memory already, or zero where there is room for it, of which the last of what
         asks for the condition is not true.
 
         What is loaded is zero in lanes that do nothing. gcc 12 leaves there what registers held before: numbers that are too
-        small, perhaps, with which machines take a hundred times as long. Asked again, the same condition is of bits of its own:
-        where compilers see that it is the same, they leave out the zeros."""
+        small, perhaps, with which machines take a hundred times as long. Where it sees that a condition is asked again, or what
+        comes of zero, it does what is in between under the condition, and leaves out the zeros: so the same condition is of bits
+        of its own then, and it does not know zero."""
         block, condition = self.block, ask(False)
         *ops, final = block.ops
         stores = [op for op in ops if isinstance(op, memref.StoreOp) and self._has_room(op)]
@@ -53,7 +56,7 @@ class Guard:
         kept = [_zero(store, other) if load is None else load.res for store, load in zip(stores, known, strict=True)]
         other.add_op(scf.YieldOp(*kept))
         regions = Region(inner), Region(other)
-        again = ask(True) if chosen and not outside else ()
+        again = ask(True) if chosen else ()
         asked = again or condition
         choice = scf.IfOp(asked[-1].results[0], [store.value.type for store in stores], *regions)
         place = InsertPoint.before(final)
@@ -71,7 +74,7 @@ class Guard:
         choice_type = load.res.type
         load.detach()
         inner = Block([load])
-        zero = _zero_of(choice_type, other)
+        zero = self.hidden_zero(choice_type) if isa(choice_type, AnyFloat) else _zero_of(choice_type, other)
         other.add_op(scf.YieldOp(zero))
         choice = scf.IfOp(condition.results[0], [choice_type], Region(inner), Region(other))
         choice.output[0].name_hint = load.res.name_hint

@@ -25,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.dialects.builtin import AnyFloat, MemRefType
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
@@ -45,8 +45,8 @@ FEWEST = 5
 would wait for narrow stores."""
 _ENDS = (WIDTH, 4 * WIDTH)
 """Elements that a loop over accumulators has at most."""
-HIDDEN_BITS = "fo_bits"
-"""The helper that gives a mask that compilers do not know."""
+HIDDEN_BITS, HIDDEN_ZERO = "fo_bits", "fo_zero"
+"""The helpers that give a mask, and zero of a type, that compilers do not know."""
 NARROWEST = 4
 """Bytes of an element in memory: machines with masks for fewer are few."""
 
@@ -156,6 +156,15 @@ class _Masks(BlockLoops):
         self._parts: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
         self._sized: dict[tuple[SSAValue, bool], SSAValue] = {}
         self._tests: dict[SSAValue, SSAValue] = {}
+        self._zeros: dict[Attribute, SSAValue] = {}
+
+    def zero(self, kind: AnyFloat) -> SSAValue:
+        """Zero, which compilers do not know."""
+        if kind not in self._zeros:
+            name = f"{HIDDEN_ZERO}_{kind.name}"
+            self._helpers.setdefault(name, ((), kind))
+            self._zeros[kind] = self._first(func.CallOp(name, [], [kind]), "zero")
+        return self._zeros[kind]
 
     def parts(self, count: SSAValue) -> tuple[SSAValue, SSAValue]:
         """Of so many elements, those in whole vectors, and the rest."""
@@ -224,7 +233,8 @@ def _mask_sized(loop: scf.ParallelOp, size: Size, blocks: _Masks) -> None:
         place.operands[1] = counter
         Rewriter.insert_op(place, InsertPoint.at_start(block))
         counter = place.result
-    Guard(block, counter, end).put(lambda again: _is_set(block, blocks.sized_mask(rest, again), blocks))
+    guard = Guard(block, counter, end, blocks.zero)
+    guard.put(lambda again: _is_set(block, blocks.sized_mask(rest, again), blocks))
 
 
 def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
@@ -240,9 +250,8 @@ def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
     Rewriter.erase_op(loop)
     block = tail.body.block
     lane = block.args[0]
-    Guard(block, _moved(lane, whole, blocks), whole + WIDTH).put(
-        lambda again: _is_set(block, blocks.mask(upper - whole, again), blocks)
-    )
+    guard = Guard(block, _moved(lane, whole, blocks), whole + WIDTH, blocks.zero)
+    guard.put(lambda again: _is_set(block, blocks.mask(upper - whole, again), blocks))
 
 
 def _overlap(loop: scf.ParallelOp, upper: int, blocks: _Masks, vector: int) -> None:

@@ -6,6 +6,11 @@ FO_FN long fo_bits(long bits) {
   return bits;
 }
 
+/* fo_zero_{f32|f64}: zero, which the compiler does not know. */
+FO_FN float fo_zero_f32(void) {
+  return fo_from_bits_f32((fo_{u32|u64})fo_bits(0));
+}
+
 /* fo_transpose_tile_{u8|u16|u32}: a tile of 16 x 16 elements, transposed in registers; its rows are `step` apart, then `to_step`. */
 FO_FN void fo_transpose_tile_u8(const void *from, long step, void *to, long to_step) {
   typedef {unsigned char|unsigned short|fo_u32} element;

@@ -45,9 +45,18 @@ def test_rows_overlap(op: str) -> None:
     assert text.count("scf.if") == 2
 
 
-@pytest.mark.parametrize("text", (of_rows("softmax", 64, 100), of_rows("exp", 64, 256)))
+@pytest.mark.parametrize("op", ("softmax", "layer_norm", "l2_normalize"))
+def test_the_first_stage_of_the_next_short_row_comes_first(op: str) -> None:
+    text = loops(of_rows(op, 64, 96))
+    body = text[text.index("scf.for %row") :]
+    assert text.count("scf.if") == 2
+    first, stored = body.index("%next = arith.addi %row"), body.index("memref.store")
+    assert first < stored, "before anything of the row is made"
+
+
+@pytest.mark.parametrize("text", (of_rows("softmax", 64, 4), of_rows("exp", 64, 256)))
 def test_rows_apart(text: str) -> None:
-    """Short rows, and kernels without several loops for a row."""
+    """Rows without lanes, and kernels without several loops for a row."""
     assert "%next" not in loops(text)
 
 
@@ -63,7 +72,7 @@ def test_a_first_loop_that_stores() -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("rows", (0, 1, 2, 67))
-@pytest.mark.parametrize("columns", (128, 203, 256))
+@pytest.mark.parametrize("columns", (19, 64, 97, 203, 256))
 def test_values(rows: int, columns: int) -> None:
     x = np.random.default_rng(columns).normal(0, 4, (rows, columns)).astype(np.float32)
     bias = np.arange(rows, dtype=np.float32).reshape(rows, 1)
