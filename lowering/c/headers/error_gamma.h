@@ -68,15 +68,16 @@ FO_FN float fo_erfc_f32(float x) {
   a = high < a ? high : a;
   float u = 1.0f / (a + 1.25f);
   float v = u - 0.4375f, z = v * v;
-  float g = fo_mad_f32(0x1.0c68ecp+0f, z, 0x1.23ae1p-1f);
-  g = fo_mad_f32(g, z, -0x1.19126ap+0f);
-  g = fo_mad_f32(g, z, 0x1.3d49eap-1f);
-  g = fo_mad_f32(g, z, -0x1.bed9cep-3f);
-  g = fo_mad_f32(g, z, 0x1.e933bcp-1f);
-  float odd = fo_mad_f32(-0x1.e4ebc6p+0f, z, 0x1.e6df44p-1f);
-  odd = fo_mad_f32(odd, z, 0x1.fdf0ccp-3f);
-  odd = fo_mad_f32(odd, z, -0x1.572faap-1f);
-  odd = fo_mad_f32(odd, z, 0x1.e6ad4p-1f);
+  /* g times 2**-23, bit for bit */
+  float g = fo_mad_f32(0x1.0c68ecp-23f, z, 0x1.23ae1p-24f);
+  g = fo_mad_f32(g, z, -0x1.19126ap-23f);
+  g = fo_mad_f32(g, z, 0x1.3d49eap-24f);
+  g = fo_mad_f32(g, z, -0x1.bed9cep-26f);
+  g = fo_mad_f32(g, z, 0x1.e933bcp-24f);
+  float odd = fo_mad_f32(-0x1.e4ebc6p-23f, z, 0x1.e6df44p-24f);
+  odd = fo_mad_f32(odd, z, 0x1.fdf0ccp-26f);
+  odd = fo_mad_f32(odd, z, -0x1.572faap-24f);
+  odd = fo_mad_f32(odd, z, 0x1.e6ad4p-24f);
   g = fo_mad_f32(odd, v, g) * u;
   float upper = fo_from_bits_f32(fo_bits_f32(a) & 0xfffff000u);
   float low = (upper - a) * (upper + a), e = upper * -upper;
@@ -90,7 +91,7 @@ FO_FN float fo_erfc_f32(float x) {
   q = fo_mad_f32(q, r, 0x1.55549p-3f);
   q = fo_mad_f32(q, r, 0x1.fffffcp-2f);
   q = fo_mad_f32(r * r, q, r); /* exp(r) - 1 */
-  float y = fo_mad_f32(g, q, g) * s * 0x1p-23f;
+  float y = fo_mad_f32(g, q, g) * s;
   return x < 0.0f ? 2.0f - y : y;
 #endif
 }

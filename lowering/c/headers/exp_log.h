@@ -49,6 +49,16 @@ FO_FN float fo_exp_poly_f32(float r) {
   return fo_mad_f32(q, r, 1.0f);
 }
 
+/* fo_small_exp_poly_f32: the same times 2**-23, bit for bit. */
+FO_FN float fo_small_exp_poly_f32(float r) {
+  float q = 0x1.0fa356p-30f;
+  q = fo_mad_f32(q, r, 0x1.573abcp-28f);
+  q = fo_mad_f32(q, r, 0x1.555a7ap-26f);
+  q = fo_mad_f32(q, r, 0x1.fffdc4p-25f);
+  q = fo_mad_f32(q, r, 0x1.fffff6p-24f);
+  return fo_mad_f32(q, r, 0x1p-23f);
+}
+
 /* fo_exp_f32: 2.3 ULP. */
 FO_FN float fo_exp_f32(float x) {
   FO_KEPT float low = -105.0f, high = 89.0f;
@@ -81,7 +91,7 @@ FO_FN float fo_exp_negative_f32(float x) {
   float n = t - (0x1.8p23f + 150.0f);
   float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, x));
   float s = fo_from_bits_f32(fo_bits_f32(t) << 23); /* 2**(n + 23); 0 for n = -150 */
-  return fo_exp_poly_f32(r) * s * 0x1p-23f;
+  return fo_small_exp_poly_f32(r) * s;
 }
 
 /* fo_exp_negative_f64: exp(x) for x <= 0, or a little above; 1.2 ULP. */
