@@ -64,9 +64,12 @@ def traced(graph: GroupGraph, members: list[Group]) -> LoopBody | Refusal:
 def _refuse_idle(graph: GroupGraph, members: list[Group], loop_body: LoopBody) -> Refusal | None:
     """Refuses to run parallel work in so few rows that processors without one cost more time than is saved.
 
-    Rows that are cut, with nothing stored that waits for what they come to, keep all of them at work."""
+    Rows that are cut, with nothing stored that waits for what they come to, or one result whose memory has what is handed on
+    until then, keep all of them at work."""
     device, rows = graph.device, extents.estimate(prod(loop_body.row_extents))
     if rows >= device.processors or _is_one_pass(loop_body, "split"):
+        return None
+    if _is_cut(graph, members, loop_body):
         return None
     columns = extents.estimate(prod(loop_body.column_extents))
     lost = 0.0
@@ -83,6 +86,15 @@ def _refuse_idle(graph: GroupGraph, members: list[Group], loop_body: LoopBody) -
         return None
     message = f"{rows} rows of {columns} elements would leave processors idle: {lost * 1e6:.3g} us lost to save {gain * 1e6:.3g}"
     return Refusal("parallelism", message, {"rows": rows, "columns": columns}, f"{device.processors} rows")
+
+
+def _is_cut(graph: GroupGraph, members: list[Group], loop_body: LoopBody) -> bool:
+    """Whether rows will be cut, with one result, which stays in the caches from one loop over its elements to the next."""
+    stores = sum(not store.per_row for store in loop_body.stores)
+    kept = sum(map(graph.nbytes, graph.results(members)))
+    if graph.device.gpu or stores != 1 or 4 * kept > graph.device.cache_bytes:
+        return False
+    return choose_order(loop_body).kind == "split"
 
 
 def _refuse_strided(graph: GroupGraph, members: list[Group], loop_body: LoopBody) -> Refusal | None:

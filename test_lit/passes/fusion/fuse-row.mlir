@@ -76,6 +76,23 @@ func.func @few_rows(%x: tensor<2x1000000xf32>) -> tensor<2x1000000xf32> {
 
 // -----
 
+// Rows that will be cut keep them at work, where the result has room for what is handed on and stays in the caches.
+// CHECK-LABEL: func.func @few_rows_in_caches(
+// CHECK-NEXT:      %y = fused.kernel(%x_1 = %x : tensor<2x60000xf32>) -> (tensor<2x60000xf32>) {
+// CHECK-NEXT:        %sum = graph.sum %x_1 {axes = array<i64: 1>, keepdims = true} : (tensor<2x60000xf32>) -> tensor<2x1xf32>
+// CHECK-NEXT:        %y_1 = graph.divide %x_1, %sum : (tensor<2x60000xf32>, tensor<2x1xf32>) -> tensor<2x60000xf32>
+// CHECK-NEXT:        fused.yield %y_1 : tensor<2x60000xf32>
+// CHECK-NEXT:      }
+// CHECK-NEXT:      func.return %y : tensor<2x60000xf32>
+// CHECK-NEXT:    }
+func.func @few_rows_in_caches(%x: tensor<2x60000xf32>) -> tensor<2x60000xf32> {
+  %sum = graph.sum %x {axes = array<i64: 1>, keepdims = true} : (tensor<2x60000xf32>) -> tensor<2x1xf32>
+  %y = graph.divide %x, %sum : (tensor<2x60000xf32>, tensor<2x1xf32>) -> tensor<2x60000xf32>
+  func.return %y : tensor<2x60000xf32>
+}
+
+// -----
+
 // Rows that lie side by side are reduced together: what is stored of them on the way is no detour.
 // CHECK-LABEL: func.func @relu_backward(
 // CHECK-NEXT:      %dx, %db = fused.kernel(%p_1 = %p : tensor<256x1024xi1>, %dy_1 = %dy : tensor<256x1024xf32>) -> (tensor<256x1024xf32>, tensor<1024xf32>) {
