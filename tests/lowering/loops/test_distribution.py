@@ -74,7 +74,7 @@ def test_results_are_stored_by_the_last_loop() -> None:
     lines = [f"%t{n + 1} = graph.tanh %t{n} : ({t}) -> {t}" for n in range(5)]
     head, tail = f"func.func @main(%t0: {t}) -> ({t}, {t}) {{", f"func.return %t1, %t5 : {t}, {t}\n}}"
     *first, last = loops_of("\n".join([head, *lines, tail])).split('"scf.parallel"')
-    assert len(first) == 3
+    assert len(first) >= 3
     assert last.count("memref.store") == 2
 
 
