@@ -149,20 +149,22 @@ class CudaProgram:
         """
         if self._orders is not None:
             return self._orders.call(self._call, arrays, out, stream=stream)
-        return self._call(*arrays, out=out, stream=stream)
-
-    def _call(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
-        """As a call, with the axes of all arrays as they lie in memory."""
         with self._lock:
             if self._is_current():
                 return self._called(arrays, out, stream)
             with self._device.active():
                 return self._called(arrays, out, stream)
 
+    def _call(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
+        """As a call, with the axes of all arrays as they lie in memory."""
+        with self._lock, self._device.active():
+            return self._called(arrays, out, stream)
+
     def _called(self, arrays: Sequence[Any], out: Any, stream: Any) -> Any:
-        if (quick := self._quick.find(arrays, out, stream)) is not None and self._steps.all_on_device:
-            self._run_at(quick.table, quick.stream)
-            return quick.results
+        if self._steps.all_on_device and (quick := self._quick.find(arrays, out, stream)) is not None:
+            results, table, handle = quick
+            self._run_at(table, handle)
+            return results
         with self._device.active():
             call = self._bound(arrays, out, stream)
             self._run(call)
@@ -178,12 +180,13 @@ class CudaProgram:
         with self._lock, self._device.active():
             call = self._bound(arrays, out, stream)
 
-        results = call.results
+        results, table, stream, is_direct = call.results, call.table, call.streams[0], not call.copies
+        lock, is_current, run_at = self._lock, self._is_current, self._run_at
 
         def run() -> Any:
-            with self._lock:
-                if not call.copies and self._is_current():
-                    self._run_at(call.table, call.streams[0])
+            with lock:
+                if is_direct and is_current():
+                    run_at(table, stream)
                 else:
                     with self._device.active():
                         self._run(call)

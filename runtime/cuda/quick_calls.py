@@ -7,8 +7,10 @@ All that such a call is checked for is one function of the program, made as text
 from __future__ import annotations
 
 import sys
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
@@ -17,30 +19,29 @@ import numpy as np
 
 from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, Program
 from fuse_opt.runtime.device.arrays import new_array, stream_handle, torch_type
-from fuse_opt.runtime.device.driver import DEFAULT_STREAM, LEGACY_STREAMS
+from fuse_opt.runtime.device.driver import DEFAULT_STREAM, LEGACY_STREAMS, THREAD_STREAM
 from fuse_opt.runtime.device.memory import DevicePool, size_class
 
 Check = Callable[[Sequence[Any]], tuple[int, ...] | None]
 """The addresses of arrays; None where they are not as they are to be."""
 Pool = Callable[[int], DevicePool]
 """Of the results that are used on a stream."""
+Maker = Callable[[DevicePool], tuple[Any, int]]
+"""Makes an array, and says where it is."""
 
 
-@dataclass(slots=True)
-class QuickCall:
-    """All that a run needs."""
-
-    results: Any
-    table: tuple[int, ...]
-    stream: int
+QuickCall = tuple[Any, tuple[int, ...], int]
+"""All that a run needs: results, addresses of all buffers, the stream."""
 
 
 class Library(ABC):
     """A library of arrays."""
 
     conditions: str
-    """What is asked of array `a{n}`, besides its class and its shape, by names that `facts` gives."""
+    """What is asked of array `a#`, besides its class and its shape, by names that `facts` and `names` give; # is its number."""
     address: str
+    """What makes `p#` its address, a plain integer: whoever keeps it keeps no memory."""
+    names: Mapping[str, Any] = {}
 
     @abstractmethod
     def facts(self, buffer: Buffer) -> dict[str, Any]:
@@ -51,30 +52,23 @@ class Library(ABC):
         """The stream of a call; None where there are several."""
 
     @abstractmethod
-    def maker(self, buffer: Buffer) -> Callable[[DevicePool], tuple[Any, int]]:
-        """What makes an array, and says where it is."""
+    def maker(self, buffer: Buffer) -> Maker:
+        """What makes an array for a buffer."""
 
     def check(self, classes: frozenset[type], buffers: Sequence[Buffer]) -> Check:
         """What checks arrays for buffers."""
-        names: dict[str, Any] = {"classes": classes}
-        tests: list[str] = []
+        names: dict[str, Any] = {"classes": classes, "only": next(iter(classes)), **self.names}
+        of_class = "type(a#) is only" if len(classes) == 1 else "type(a#) in classes"
+        lines = ["def check(arrays):", f"    {''.join(f'a{n}, ' for n in range(len(buffers))) or '()'} = arrays"]
         for n, buffer in enumerate(buffers):
             names |= {f"{name}{n}": fact for name, fact in self.facts(buffer).items()}
             names[f"shape{n}"] = buffer.shape
-            asked = self.conditions.replace("#", str(n))
-            tests.append(f"type(a{n}) in classes and a{n}.shape == shape{n} and {asked}")
-        listed = "".join(f"a{n}, " for n in range(len(buffers)))
-        lines = [
-            "def check(arrays):",
-            f"    {listed or '()'} = arrays",
-            *(f"    if not ({t}): return None" for t in tests),
-        ]
-        lines += [f"    p{n} = {self.address.replace('#', str(n))}" for n in range(len(buffers))]
-        units = {n: np.dtype(NUMPY_NAMES[buffer.dtype]).itemsize for n, buffer in enumerate(buffers)}
-        lines.append(
-            f"    if {' or '.join(f'p{n} % {unit}' for n, unit in units.items() if unit > 1) or 'False'}: return None"
-        )
-        lines.append(f"    return ({''.join(f'p{n}, ' for n in units)})")
+            asked = f"{of_class} and a#.shape == shape# and {self.conditions}"
+            lines.append(f"    if not ({asked}): return None\n    {self.address}".replace("#", str(n)))
+        places = {n: np.dtype(NUMPY_NAMES[buffer.dtype]).itemsize for n, buffer in enumerate(buffers)}
+        for unit in sorted({*places.values()} - {1}):
+            lines.append(f"    if ({' | '.join(f'p{n}' for n in places if places[n] == unit)}) % {unit}: return None")
+        lines.append(f"    return ({''.join(f'p{n}, ' for n in places)})")
         exec("\n".join(lines), names)  # of numbers alone
         return names["check"]
 
@@ -82,11 +76,12 @@ class Library(ABC):
 class PyCudaArrays(Library):
     """Those of `pycuda.gpuarray`, which belong to no stream."""
 
-    conditions = "a#.strides == strides# and a#.dtype == dtype#"
-    address = "int(a#.gpudata)"
+    conditions = "a#.strides == strides# and (a#.dtype is dtype# or a#.dtype == dtype#)"
+    address = "g = a#.gpudata; k = known.get(id(g)); p# = k[1] if k is not None and k[0]() is g else address_of(g)"
 
     def __init__(self, own_stream: int) -> None:
         self._own = own_stream
+        self.names = {"known": _KNOWN, "address_of": _address_of}
 
     def facts(self, buffer: Buffer) -> dict[str, Any]:
         dtype = np.dtype(NUMPY_NAMES[buffer.dtype])
@@ -95,26 +90,40 @@ class PyCudaArrays(Library):
     def stream(self, given: int | None) -> int | None:
         return self._own if given is None else given
 
-    def maker(self, buffer: Buffer) -> Callable[[DevicePool], tuple[Any, int]]:
+    def maker(self, buffer: Buffer) -> Maker:
         """Its attributes are those of an array that the library has made, but for its memory."""
         size = size_class(_nbytes(buffer))
         kind: Any = sys.modules["pycuda.gpuarray"].GPUArray
         like = new_array("array", 0, buffer.shape, buffer.dtype, lambda nbytes: None)
-        attributes = cast("dict[str, Any]", vars(like))
+        attributes, made = cast("dict[str, Any]", vars(like)), object.__new__
 
         def make(pool: DevicePool) -> tuple[Any, int]:
-            array = object.__new__(kind)
-            array.__dict__ = {**attributes, "gpudata": (memory := pool.take(size))}
-            return array, int(memory)  # whoever keeps it keeps no memory
+            array = made(kind)
+            own = array.__dict__ = attributes.copy()
+            own["gpudata"] = memory = pool.take(size)
+            return array, memory + 0
 
         return make
+
+
+_KNOWN: dict[int, tuple[weakref.ref[Any], int]] = {}
+"""By the id of memory of PyCUDA's, while it lives: its address, which asking it for takes a microsecond."""
+
+
+def _address_of(memory: Any) -> int:
+    if isinstance(memory, int):
+        return memory + 0
+    address, key = int(memory), id(memory)
+    with suppress(TypeError):  # what has no weak references is asked each time
+        _KNOWN[key] = weakref.ref(memory, lambda _: _KNOWN.pop(key, None)), address
+    return address
 
 
 class TorchTensors(Library):
     """Those of torch, on its current stream."""
 
     conditions = "a#.dtype == dtype# and a#.is_cuda and a#.device.index == device# and a#.is_contiguous()"
-    address = "a#.data_ptr()"
+    address = "p# = a#.data_ptr()"
 
     def __init__(self, torch: Any, device: int) -> None:
         self._torch, self._device = torch, device
@@ -131,7 +140,7 @@ class TorchTensors(Library):
         current = _known(self._current(self._device))
         return current if given is None or given == current else None
 
-    def maker(self, buffer: Buffer) -> Callable[[DevicePool], tuple[Any, int]]:
+    def maker(self, buffer: Buffer) -> Maker:
         empty, shape = self._torch.empty, buffer.shape
         dtype, device = torch_type(self._torch, buffer.dtype), f"cuda:{self._device}"
 
@@ -157,7 +166,9 @@ class _Bound:
     library: Library
     arguments: Check
     targets: Check
-    makers: tuple[Callable[[DevicePool], tuple[Any, int]], ...]
+    makers: tuple[Maker, ...]
+    only: Maker | None
+    """The one that makes all there is to give."""
 
 
 class QuickCalls:
@@ -175,6 +186,8 @@ class QuickCalls:
         self._donates = any(buffer.donated for buffer in self._arguments)
         self._sizes = [_nbytes(buffer) for buffer in (*self._arguments, *self._made)]
         self._device, self._own, self._pool = device, own_stream, pool
+        self._pools: dict[int, DevicePool] = {}
+        """By stream, those that are the same in all threads."""
         self._bound: dict[type[Any], _Bound | None] = {}
         whole = all(_is_as_buffer(program, number) for number in range(len(program.results)))
         made = sorted(place for place in self._places if place >= 0)
@@ -185,9 +198,11 @@ class QuickCalls:
         if not self._usable or len(arrays) != len(self._arguments):
             return None
         kind = cast("type[Any]", type(arrays[0]))
-        if kind not in self._bound:
-            self._bound[kind] = self._bind(kind)
-        if (bound := self._bound[kind]) is None or (addresses := bound.arguments(arrays)) is None:
+        try:
+            bound = self._bound[kind]
+        except KeyError:
+            bound = self._bound[kind] = self._bind(kind)
+        if bound is None or (addresses := bound.arguments(arrays)) is None:
             return None
         given = None if stream is None else _known(stream_handle(stream))
         if (handle := bound.library.stream(given)) is None:
@@ -196,14 +211,17 @@ class QuickCalls:
             return self._with_targets(bound, arrays, addresses, out, handle)
         if self._donates and not self._are_apart(addresses):
             return None
-        pool = self._pool(handle)
-        if len(self._places) == len(bound.makers) == 1:
-            result, address = bound.makers[0](pool)
-            return QuickCall(result, (*addresses, address, *self._fixed), handle)
+        if (pool := self._pools.get(handle)) is None:
+            pool = self._pool(handle)
+            if handle != THREAD_STREAM:
+                self._pools[handle] = pool
+        if bound.only is not None:
+            result, address = bound.only(pool)
+            return result, (*addresses, address, *self._fixed), handle
         made = [make(pool) for make in bound.makers]
         found = [made[place][0] if place >= 0 else arrays[place] for place in self._places]
         results = found[0] if len(found) == 1 else tuple(found)
-        return QuickCall(results, (*addresses, *[address for _, address in made], *self._fixed), handle)
+        return results, (*addresses, *[address for _, address in made], *self._fixed), handle
 
     def _with_targets(
         self, bound: _Bound, arrays: Sequence[Any], addresses: tuple[int, ...], out: Any, handle: int
@@ -216,7 +234,7 @@ class QuickCalls:
         if places is None or not self._are_apart((*addresses, *places)):
             return None
         results = given[0] if len(given) == 1 else tuple(given)
-        return QuickCall(results, (*addresses, *places, *self._fixed), handle)
+        return results, (*addresses, *places, *self._fixed), handle
 
     def _are_apart(self, addresses: Sequence[int]) -> bool:
         """Whether no two arrays have memory in common."""
@@ -236,7 +254,10 @@ class QuickCalls:
         else:
             return None
         makers = tuple(map(library.maker, self._made))
-        return _Bound(library, library.check(classes, self._arguments), library.check(classes, self._made), makers)
+        only = makers[0] if len(self._places) == len(makers) == 1 else None
+        return _Bound(
+            library, library.check(classes, self._arguments), library.check(classes, self._made), makers, only
+        )
 
 
 def _is_as_buffer(program: Program, number: int) -> bool:

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from fuse_opt.runtime.device.driver import Device
 
 _MOST_IDLE_BYTES = 1 << 30
+_LOOKED_AFTER = 256
+"""Blocks that are taken until it is looked at whether too much is idle."""
+
+
+class DeviceBlock(int):
+    """
+    An address, which PyCUDA takes for device memory as any integer; its memory comes back when it is gone. There is a class for
+    each size of each pool, so that a block is nothing but its number: the class keeps the memory, also when the pool is gone.
+    """
+
+    free: ClassVar[deque[int]]
+    """Addresses that come back: a deque, as blocks are dropped in any thread."""
+    memory: ClassVar[dict[int, Any]]
+    """By address, all that has been allocated and not given back."""
+
+    def __del__(self) -> None:
+        self.free.append(self + 0)
 
 
 class DevicePool:
@@ -20,10 +37,9 @@ class DevicePool:
     def __init__(self, device: Device, what: str) -> None:
         self._device = device
         self._what = what
-        self._idle: dict[int, list[tuple[Any, int]]] = {}
-        """By size: memory and where it is."""
-        self._idle_bytes = 0
-        self._returned: deque[tuple[int, Any, int]] = deque()
+        self._classes: dict[int, type[DeviceBlock]] = {}
+        """By size."""
+        self._taken = 0
         device.reserves.add(self)
 
     def allocate(self, nbytes: int) -> DeviceBlock:
@@ -32,47 +48,43 @@ class DevicePool:
 
     def take(self, size: int) -> DeviceBlock:
         """The same, of a size that `size_class` gives."""
-        if self._returned:
-            self._settle()
+        self._taken += 1
         try:
-            memory, address = self._idle[size].pop()
-            self._idle_bytes -= size
+            kind = self._classes[size]
+            if self._taken < _LOOKED_AFTER:
+                return kind(kind.free.pop())
         except LookupError:
-            with self._device.active():
-                memory = self._device.allocate(size, self._what)
-            address = int(memory)
-        block = DeviceBlock(address)
-        block.memory, block.size, block.returned = memory, size, self._returned
-        return block
+            pass
+        return self._take_slowly(size)
 
-    def _settle(self) -> None:
-        """Files what was dropped; too much of it goes back to the device."""
-        with suppress(IndexError):  # another thread may give back what was dropped
-            while self._returned:
-                size, memory, address = self._returned.popleft()
-                if self._idle_bytes + size <= _MOST_IDLE_BYTES:
-                    self._idle.setdefault(size, []).append((memory, address))
-                    self._idle_bytes += size
+    def _take_slowly(self, size: int) -> DeviceBlock:
+        """Looks for too much that is idle first, and allocates a block where none is left."""
+        self._taken = 0
+        if (kind := self._classes.get(size)) is None:
+            kind = self._classes[size] = type("DeviceBlock", (DeviceBlock,), {"free": deque[int](), "memory": {}})
+        self._drop_idle(_MOST_IDLE_BYTES)
+        with suppress(IndexError):
+            return kind(kind.free.pop())
+        with self._device.active():
+            memory = self._device.allocate(size, self._what)
+        kind.memory[address := int(memory)] = memory
+        return kind(address)
 
     def give_back(self) -> None:
         """Frees all that is idle, in whatever thread it is asked for."""
-        idle, self._idle, self._idle_bytes = self._idle, {}, 0
-        dropped: list[Any] = [idle]
-        with suppress(IndexError):
-            while True:
-                dropped.append(self._returned.popleft())
-        self._device.drop(dropped)
+        self._drop_idle(0)
 
-
-class DeviceBlock(int):
-    """An address, which PyCUDA takes for device memory as any integer; its memory comes back when it is gone."""
-
-    memory: Any
-    size: int
-    returned: deque[tuple[int, Any, int]]
-
-    def __del__(self) -> None:
-        self.returned.append((self.size, self.memory, int(self)))
+    def _drop_idle(self, most: int) -> None:
+        """Frees what is idle beyond so many bytes, of sizes that were asked for last first."""
+        dropped: list[Any] = []
+        for size, kind in self._classes.items():
+            most -= size * len(kind.free)
+            with suppress(IndexError):  # another thread may give back what was dropped
+                while most < 0 and kind.free:
+                    dropped.append(kind.memory.pop(kind.free.popleft()))
+                    most += size
+        if dropped:
+            self._device.drop(dropped)
 
 
 def size_class(nbytes: int) -> int:
