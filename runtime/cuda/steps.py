@@ -22,7 +22,8 @@ from fuse_opt.lowering.program import (
 )
 from fuse_opt.runtime.backends.registry import DeviceLibraries
 from fuse_opt.runtime.device.driver import NON_BLOCKING, CudaError, Device, DriverError
-from fuse_opt.runtime.device.graphs import GraphCache, RunCounts
+from fuse_opt.runtime.device.graphs import CapturedGraphs, Graphs, RunCounts
+from fuse_opt.runtime.device.kernel_graphs import KernelGraphs, KernelNode, Packed
 from fuse_opt.runtime.device.kernels import Kernels, Start
 
 Array = NDArray[Any]
@@ -50,11 +51,20 @@ class Addresses:
         self.use((0,) * len(program.buffers))
 
     def next_launch(self, launch: Launch) -> tuple[int, int | None]:
-        """Where the arguments of the next launch lie, and its number among those that have a choice."""
+        """Where the arguments of the next launch begin among those packed, and its number among those that have a choice."""
         start, self._used = self._used, self._used + _POINTER * len(launch.buffers)
         choice = self._choices if _has_choice(launch) else None
         self._choices += choice is not None
-        return ctypes.addressof(self._packed) + start, choice
+        return start, choice
+
+    @property
+    def start(self) -> int:
+        """Where the arguments of all launches lie."""
+        return ctypes.addressof(self._packed)
+
+    def packed(self) -> Packed:
+        """The arguments of all launches, and which run unaligned."""
+        return self._packed.raw, self.misaligned
 
     def use(self, table: tuple[int, ...]) -> None:
         """Takes the addresses of a run, and packs anew what depends on them."""
@@ -110,12 +120,17 @@ class HostCall:
 class DeviceWork:
     """Launches and calls of libraries that follow one another: what one graph can hold."""
 
-    graphs: GraphCache
     items: list[Callable[[Any], None]] = field(default_factory=list[Callable[[Any], None]])
     """What takes a stream: for calls of libraries one of PyCUDA's."""
-    has_calls: bool = False
+    nodes: list[KernelNode] = field(default_factory=list[KernelNode])
+    """Of launches."""
     captured: bool = True
     """Whether it may be a graph; if not, it runs on the program's own stream."""
+    graphs: Graphs | None = None
+
+    @property
+    def has_calls(self) -> bool:
+        return len(self.nodes) < len(self.items)
 
     @property
     def direct(self) -> bool:
@@ -169,19 +184,24 @@ class Steps:
         self._captured = shared.captured
         self._counts = counts
         self._kernels = kernels
-        self._launched_on = ctypes.c_void_p()
+        self._launched_on, self._stream_set = ctypes.c_void_p(), 0
+        """The stream of launches, for the driver and as a number."""
         self._launches: list[Callable[[], None]] = []
         self.parts: list[DeviceWork | HostCall] = []
         for step in program.steps:
             if not isinstance(step, LibraryCall):
                 for launch in step.launches:
                     assert isinstance(launch, GridLaunch)
-                    self._add(self._launch(launch))
+                    self._work(True).nodes.append(self._launch(launch))
             elif (library := libraries.find(step.implementation)) is not None:
-                self._add(library.bound(step, self.addresses.of), is_call=True, captured=libraries.is_captured(step))
+                work = self._work(libraries.is_captured(step))
+                work.items.append(library.bound(step, self.addresses.of))
             else:
                 self.parts.append(self._host_call(step))
-
+        for part in self.parts:
+            if isinstance(part, DeviceWork) and part.captured and not part.direct:
+                part.graphs = self._graphs_of(part)
+        self._count = len(self._launches)
         self.all_on_device = not any(isinstance(part, HostCall) for part in self.parts)
         self.all_direct = all(isinstance(part, DeviceWork) and part.direct for part in self.parts)
         """Whether there is nothing but launches of kernels, one by one."""
@@ -193,9 +213,7 @@ class Steps:
         """
         key = self.addresses.table
         return [
-            part.graphs.find(key, part.enqueue)
-            if isinstance(part, DeviceWork) and part.captured and not part.direct
-            else None
+            part.graphs.find(key, part.enqueue) if isinstance(part, DeviceWork) and part.graphs is not None else None
             for part in self.parts
         ]
 
@@ -212,7 +230,7 @@ class Steps:
         for part, graph in zip(self.parts, graphs, strict=True):
             if isinstance(part, HostCall):
                 self._run_on_host(part)
-            elif graph is not None:
+            elif graph is not None and part.graphs is not None:
                 part.graphs.launch(graph, stream)
             else:
                 part.enqueue(StreamHandle(stream) if part.direct else self._stream)
@@ -227,40 +245,55 @@ class Steps:
 
     def launch(self, stream: int) -> None:
         """Runs steps that are all direct. Raises CudaError."""
-        self._launched_on.value = stream
+        if stream != self._stream_set:
+            self._launched_on.value = self._stream_set = stream
         for launch in self._launches:
             launch()
-        self._counts.kernel_launches += len(self._launches)
+        self._counts.kernel_launches += self._count
 
     def check(self) -> None:
         """Raises what a run that is over is refused with: IndexError for an index out of range."""
         self._libraries.check()
 
-    def _add(self, item: Callable[[Any], None], is_call: bool = False, captured: bool = True) -> None:
+    def _work(self, captured: bool) -> DeviceWork:
+        """What the next item belongs to."""
         work = self.parts[-1] if self.parts else None
         if not isinstance(work, DeviceWork) or work.captured != captured:
-            work = DeviceWork(GraphCache(self._device, self._captured, self._counts), captured=captured)
+            work = DeviceWork(captured=captured)
             self.parts.append(work)
-        work.items.append(item)
-        work.has_calls |= is_call
+        return work
 
-    def _launch(self, launch: GridLaunch) -> Callable[[Any], None]:
-        addresses, library, launched_on = self.addresses, self._device.library, self._launched_on
-        arguments, choice = addresses.next_launch(launch)
-        start = other = self._start(launch, arguments)
+    def _graphs_of(self, work: DeviceWork) -> Graphs:
+        if work.has_calls:
+            return CapturedGraphs(self._device, self._counts, self._captured)
+        return KernelGraphs(self._device, self._counts, work.nodes, self.addresses.packed)
+
+    def _launch(self, launch: GridLaunch) -> KernelNode:
+        """Adds a launch to the part that it belongs to."""
+        addresses, library = self.addresses, self._device.library
+        begin, choice = addresses.next_launch(launch)
+        start = other = self._start(launch, addresses.start + begin)
         if launch.unaligned is not None:
-            other = self._start(launch.unaligned, arguments)
+            other = self._start(launch.unaligned, addresses.start + begin)
 
         def launch_now() -> None:
             if status := (start if choice is None or not addresses.misaligned[choice] else other)():
                 raise CudaError(f"kernel '{launch.kernel}' could not be launched: {library.message(status)}")
 
         def enqueue(stream: Any) -> None:
-            launched_on.value = stream.handle
+            self._launched_on.value = self._stream_set = stream.handle
             launch_now()
 
         self._launches.append(launch_now)
-        return enqueue
+        self._work(True).items.append(enqueue)
+        return self._node(launch, begin, choice)
+
+    def _node(self, launch: GridLaunch, begin: int, choice: int | None) -> KernelNode:
+        assert self._kernels is not None
+        node = other = self._kernels.node(launch, self.addresses.start + begin)
+        if launch.unaligned is not None:
+            other = self._kernels.node(launch.unaligned, self.addresses.start + begin)
+        return KernelNode(begin, begin + _POINTER * len(launch.buffers), node, other, choice)
 
     def _start(self, launch: GridLaunch, arguments: int) -> Start:
         assert self._kernels is not None

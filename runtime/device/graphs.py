@@ -1,9 +1,11 @@
-"""CUDA graphs: work captured from a stream by the driver library, kept by the addresses that it was captured with."""
+"""CUDA graphs of pieces of work, replayed by the addresses that it runs with: captured from a stream here, where it has calls of
+libraries; made of launches in `kernel_graphs.py`."""
 
 from __future__ import annotations
 
 import ctypes
 import weakref
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -28,6 +30,11 @@ class RunCounts:
     kernel_launches: int = 0
     """By calls of their own, not in a graph."""
     graph_captures: int = 0
+    """Streams that were recorded as a graph."""
+    graphs_made: int = 0
+    """Graphs made of launches, without a capture."""
+    graph_updates: int = 0
+    """Launches of such graphs that were given other arguments."""
     graph_launches: int = 0
     captures_refused: int = 0
     host_calls: int = 0
@@ -40,50 +47,89 @@ class RunCounts:
     """Of copies from the device's memory to the device's memory."""
 
 
-class _Handles:
-    """Executable graphs to be destroyed with their owner."""
+class Handles:
+    """Graphs, executable ones among them, to be destroyed with their owner."""
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    def __init__(self, owner: object, device: Device) -> None:
+        self._device = device
         self.alive: set[int] = set()
+        self.graph: int | None = None
+        """What executable graphs were made of, where it is to live as long."""
+        weakref.finalize(owner, self.destroy).atexit = False
 
     def destroy(self) -> None:
+        library = self._device.library
         for handle in sorted(self.alive):
-            self.device.destroy(self.device.library.cuGraphExecDestroy, handle)
+            self._device.destroy(library.cuGraphExecDestroy, handle)
         self.alive.clear()
+        if self.graph is not None:
+            self._device.destroy(library.cuGraphDestroy, self.graph)
+            self.graph = None
+
+    def instantiated(self, graph: Any) -> int:
+        """A new executable graph. Raises DriverError."""
+        executable = ctypes.c_void_p()
+        self._device.library.check("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, 0)
+        assert executable.value is not None
+        self.alive.add(executable.value)
+        return executable.value
 
 
-class GraphCache:
+class Graphs(ABC):
+    """Graphs of one piece of work."""
+
+    def __init__(self, device: Device, counts: RunCounts) -> None:
+        self.library: DriverLibrary = device.library
+        self.counts = counts
+        self.handles = Handles(self, device)
+        self._seen: OrderedDict[Hashable, None] = OrderedDict()
+
+    @abstractmethod
+    def find(self, key: Hashable, enqueue: Callable[[Any], None]) -> int | None:
+        """The graph for these addresses; None where the work is to be enqueued as it is, by `enqueue` on a stream."""
+
+    def launch(self, graph: int, stream: int) -> None:
+        """Runs a graph on a stream, whichever one that is. Raises DriverError."""
+        self.library.check("cuGraphLaunch", graph, stream)
+        self.counts.graph_launches += 1
+
+    def came_before(self, key: Hashable) -> bool:
+        """Whether these addresses were asked for, not long ago, and have no graph of their own yet."""
+        if key in self._seen:
+            del self._seen[key]
+            return True
+        self._seen[key] = None
+        if len(self._seen) > _MOST_SEEN:
+            self._seen.popitem(last=False)
+        return False
+
+
+class CapturedGraphs(Graphs):
     """
-    Graphs of one piece of work. It runs launch by launch with addresses that are new; when they come again it is captured,
-    and then replayed by one call. At most so many graphs are kept; beyond, the one that was not used for longest is
-    updated in place, if that is long ago. A driver that refuses a capture is not asked again.
+    Work runs launch by launch with addresses that are new; when they come again it is captured, and then replayed by one call.
+    At most so many graphs are kept; beyond, the one that was not used for longest is updated in place, if that is long ago.
+    A driver that refuses a capture is not asked again.
     """
 
-    def __init__(self, device: Device, stream: Any, counts: RunCounts) -> None:
+    def __init__(self, device: Device, counts: RunCounts, stream: Any) -> None:
         """
         Captures on `stream`, one of PyCUDA's on which nothing is ever run. It must not be ordered with the default stream:
         there, while this one is captured, all work of other threads would fail.
         """
-        self._library: DriverLibrary = device.library
+        super().__init__(device, counts)
         self._stream = stream
-        self._counts = counts
         self._graphs: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
         """Each with the number of the run that used it last."""
-        self._seen: OrderedDict[Hashable, None] = OrderedDict()
         self._runs = 0
         self._refused = False
-        self._handles = _Handles(device)
-        weakref.finalize(self, self._handles.destroy).atexit = False
 
     def find(self, key: Hashable, enqueue: Callable[[Any], None]) -> int | None:
-        """The graph for these addresses; None where the work is to be enqueued as it is, by `enqueue` on a stream."""
         self._runs += 1
         if (found := self._graphs.get(key)) is not None:
             self._graphs[key] = found[0], self._runs
             self._graphs.move_to_end(key)
             return found[0]
-        if self._refused or not self._came_before(key) or not self._has_room():
+        if self._refused or not self.came_before(key) or not self._has_room():
             return None
         return self._capture(key, enqueue)
 
@@ -93,46 +139,32 @@ class GraphCache:
         _, used = next(iter(self._graphs.values()))
         return self._runs - used > _IDLE
 
-    def launch(self, graph: int, stream: int) -> None:
-        """Runs a graph on a stream, which need not be the one it was captured on. Raises DriverError."""
-        self._library.check("cuGraphLaunch", graph, stream)
-        self._counts.graph_launches += 1
-
-    def _came_before(self, key: Hashable) -> bool:
-        if key in self._seen:
-            del self._seen[key]
-            return True
-        self._seen[key] = None
-        if len(self._seen) > _MOST_SEEN:
-            self._seen.popitem(last=False)
-        return False
-
     def _capture(self, key: Hashable, enqueue: Callable[[Any], None]) -> int | None:
         try:
             graph = self._recorded(enqueue)
             try:
                 executable = self._instantiated(graph)
             finally:
-                self._library.check("cuGraphDestroy", graph)
+                self.library.check("cuGraphDestroy", graph)
         except CudaError:
             self._refused = True
-            self._counts.captures_refused += 1
+            self.counts.captures_refused += 1
             return None
-        self._counts.graph_captures += 1
+        self.counts.graph_captures += 1
         self._graphs[key] = executable, self._runs
         return executable
 
     def _recorded(self, enqueue: Callable[[Any], None]) -> ctypes.c_void_p:
         graph = ctypes.c_void_p()
-        self._library.check("cuStreamBeginCapture_v2", self._stream.handle, _RELAXED)
+        self.library.check("cuStreamBeginCapture_v2", self._stream.handle, _RELAXED)
         try:
             enqueue(self._stream)
         except BaseException:
             # A capture that went wrong must still be ended, or the stream stays unusable.
-            if self._library.cuStreamEndCapture(self._stream.handle, ctypes.byref(graph)) == 0 and graph.value:
-                self._library.cuGraphDestroy(graph)
+            if self.library.cuStreamEndCapture(self._stream.handle, ctypes.byref(graph)) == 0 and graph.value:
+                self.library.cuGraphDestroy(graph)
             raise
-        self._library.check("cuStreamEndCapture", self._stream.handle, ctypes.byref(graph))
+        self.library.check("cuStreamEndCapture", self._stream.handle, ctypes.byref(graph))
         return graph
 
     def _instantiated(self, graph: ctypes.c_void_p) -> int:
@@ -140,12 +172,8 @@ class GraphCache:
         if len(self._graphs) >= _MOST_GRAPHS:
             _, (oldest, _) = self._graphs.popitem(last=False)
             details = (ctypes.c_uint64 * 4)()
-            if self._library.cuGraphExecUpdate_v2(oldest, graph, details) == 0:
+            if self.library.cuGraphExecUpdate_v2(oldest, graph, details) == 0:
                 return oldest
-            self._handles.alive.discard(oldest)
-            self._library.check("cuGraphExecDestroy", oldest)
-        executable = ctypes.c_void_p()
-        self._library.check("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, 0)
-        assert executable.value is not None
-        self._handles.alive.add(executable.value)
-        return executable.value
+            self.handles.alive.discard(oldest)
+            self.library.check("cuGraphExecDestroy", oldest)
+        return self.handles.instantiated(graph)

@@ -18,6 +18,21 @@ Start = Callable[[], int]
 """Enqueues a launch, with the arguments that lie in its memory now; the driver's status."""
 
 
+class NodeParameters(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS_v2: a launch as a node of a graph."""
+
+    _fields_ = [
+        ("function", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("pointers", ctypes.POINTER(ctypes.c_void_p)),
+        ("extra", ctypes.c_void_p),
+        ("kernel", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+    ]
+
+
 class Kernels:
     """A module of the driver's, which is unloaded with this object."""
 
@@ -34,10 +49,14 @@ class Kernels:
         What enqueues a launch on the stream whose handle `stream` holds by then; its arguments are pointers that lie one
         behind the other from the address `arguments` on. All that it is called with is made here. Raises DriverError.
         """
-        pointers = (ctypes.c_void_p * len(launch.buffers))(*(arguments + 8 * k for k in range(len(launch.buffers))))
         extents = map(ctypes.c_uint, (*launch.grid, *launch.block, launch.shared))
         function = self._function(launch)
-        return partial(self._library.launch, function, *extents, stream, pointers, None)
+        return partial(self._library.launch, function, *extents, stream, _pointers(launch, arguments), None)
+
+    def node(self, launch: GridLaunch, arguments: int) -> NodeParameters:
+        """The launch as a node of a graph, which takes the arguments that lie there when it is given this. Raises DriverError."""
+        pointers = _pointers(launch, arguments)
+        return NodeParameters(self._function(launch), launch.grid, launch.block, launch.shared, pointers)
 
     def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[int], stream: int) -> None:
         """Enqueues a kernel whose arguments are all of 8 bytes. Raises DriverError."""
@@ -61,3 +80,9 @@ class Kernels:
             self._library.check("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode("ascii"))
             self._functions[name] = function
         return function
+
+
+def _pointers(launch: GridLaunch, arguments: int) -> ctypes.Array[ctypes.c_void_p]:
+    """Where each argument lies."""
+    count = len(launch.buffers)
+    return (ctypes.c_void_p * count)(*(arguments + 8 * k for k in range(count)))

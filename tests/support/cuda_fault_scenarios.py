@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 from cuda_running import SCALED, chain, chain_value, compiled, counters, normal, on_device, raises
-from cuda_scenarios import changing_pointers
 
 import fuse_opt
 from fuse_opt.runtime.device import compiler as cuda_compiler
@@ -41,10 +40,17 @@ def environment(**changed: str) -> Generator[None]:
                 os.environ[name] = value
 
 
+PRODUCT = """func.func @main(%x: tensor<64x33xf32>, %y: tensor<33x64xf32>) -> tensor<64x64xf32> {
+  %m = graph.matmul %x, %y : (tensor<64x33xf32>, tensor<33x64xf32>) -> tensor<64x64xf32>
+  %r = graph.abs %m : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  func.return %r : tensor<64x64xf32>
+}"""
+
+
 def refused_captures() -> str:
     """Programs are launched kernel by kernel, and the driver is not asked again."""
     x, launches = normal(64, 33), 0
-    for what in ("begin", "end", "instantiate"):
+    for what in ("create", "instantiate"):
         with environment(FAKE_CUDA_REFUSE=what):
             program = compiled(chain(4), "unfused")
             for _ in range(4):
@@ -52,9 +58,28 @@ def refused_captures() -> str:
         stats = program.stats
         assert (stats.captures_refused, stats.graph_launches, stats.kernel_launches) == (1, 0, 16), stats
         launches += stats.kernel_launches
-    with environment(FAKE_CUDA_REFUSE="update"):
-        changing_pointers()
+    for what in ("begin", "end"):
+        with environment(FAKE_CUDA_REFUSE=what):
+            program = compiled(PRODUCT)
+            for _ in range(4):
+                np.testing.assert_allclose(program(x, x.T.copy()), np.abs(x @ x.T), 1e-4, 1e-4)
+        assert (program.stats.captures_refused, program.stats.graph_launches) == (1, 0), program.stats
+    with environment(FAKE_CUDA_REFUSE="set"):
+        changing_addresses()
     return f"{launches} launches"
+
+
+def changing_addresses() -> None:
+    """A driver that gives a graph no other arguments: what has a graph keeps it, all else is launched."""
+    program = compiled(chain(4), "unfused")
+    with on_device() as (_, gpuarray):
+        one, other = (gpuarray.to_gpu(normal(64, 33, seed=seed)) for seed in range(2))
+        outs = [gpuarray.empty((64, 33), np.float32) for _ in range(2)]
+        for x, out in [(one, outs[0])] * 3 + [(other, outs[1])] * 3 + [(one, outs[0])]:
+            program(x, out=[out])
+            np.testing.assert_allclose(out.get(), chain_value(x.get(), 4), 1e-5, 1e-6)
+    stats = program.stats
+    assert (stats.captures_refused, stats.graph_launches, stats.kernel_launches) == (1, 3, 16), stats
 
 
 def out_of_memory() -> str:

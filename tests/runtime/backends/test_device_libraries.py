@@ -251,7 +251,7 @@ def test_a_call_that_is_not_captured_ends_the_graph(monkeypatch: pytest.MonkeyPa
     for name, captured in known.items():
         register_offer(Offer("graph.sort", name, native=True, optional=True, platform="cuda", captured=captured))
     monkeypatch.setattr(registry, "_DEVICE_LIBRARIES", {"eager": library, "quick": library})
-    monkeypatch.setattr(steps, "GraphCache", Graphs)
+    monkeypatch.setattr(steps, "CapturedGraphs", Graphs)
     names = ["quick.sort", "quick.sort", "eager.sort", "quick.sort"]
     calls = [LibraryCall(name, "graph.sort", (), (), {}, never) for name in names]
 

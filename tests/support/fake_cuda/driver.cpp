@@ -6,7 +6,7 @@
 // Calls that this file does not define return CUDA_ERROR_NOT_SUPPORTED (build.py adds them).
 //
 // Faults on request, by environment: FAKE_CUDA_NO_DEVICE=1, FAKE_CUDA_MEMORY=bytes in all, FAKE_CUDA_FAULT=kernel's name,
-// FAKE_CUDA_REFUSE=begin|end|instantiate|update (graphs).
+// FAKE_CUDA_REFUSE=begin|end|instantiate|update|create|set (graphs).
 #include <cuda.h>
 #include <dlfcn.h>
 #include <elf.h>
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -51,6 +52,11 @@ struct Op {
 using Graph = std::vector<Op>;
 struct Executable {
   Graph graph;
+  const Graph *made_of;
+};
+struct Node {
+  const Graph *graph;
+  size_t place;
 };
 struct Stream {
   std::deque<Op> queue;
@@ -473,16 +479,16 @@ API CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attrib
   reinterpret_cast<Kernel *>(function)->shared = value;
   return CUDA_SUCCESS;
 }
-API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                            unsigned bz, unsigned shared, CUstream stream, void **pointers, void **extra) {
-  COUNTED;
-  const Kernel *kernel = reinterpret_cast<Kernel *>(function);
+// A launch as work, with the arguments that there are now.
+static CUresult launching(const Kernel *kernel, const unsigned (&extents)[6], unsigned shared, void **pointers, void **extra,
+                          Op *op) {
   const char *packed = nullptr;
   size_t size = 0;
   for (int k = 0; extra && extra[k] != CU_LAUNCH_PARAM_END; k += 2) {
     if (extra[k] == CU_LAUNCH_PARAM_BUFFER_POINTER) packed = static_cast<char *>(extra[k + 1]);
     if (extra[k] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = *static_cast<size_t *>(extra[k + 1]);
   }
+  auto [gx, gy, gz, bx, by, bz] = extents;
   if (!gx || !gy || !gz || gy > 65535 || gz > 65535) return CUDA_ERROR_INVALID_VALUE;
   if (shared > kernel->shared) return CUDA_ERROR_INVALID_VALUE;
   if (bx * by * bz > unsigned(kernel->threads) || (!pointers && size != kernel->parameters * sizeof(char *)))
@@ -495,15 +501,30 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsig
     if (!kernel->addresses[k] || is_inside(reinterpret_cast<CUdeviceptr>(argument), 1)) continue;
     if (!is_page_locked(argument, 1)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
-  auto run = [=]() mutable -> CUresult {
-    unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
+  std::array<unsigned, 6> size_of{gx, gy, gz, bx, by, bz};
+  op->kernel = kernel;
+  op->run = [=]() mutable -> CUresult {
     const char *fault = getenv("FAKE_CUDA_FAULT");
-    const char *error = fault && kernel->name == fault ? "a fault on request" : kernel->run(arguments.data(), grid, block, 0);
+    const char *error = fault && kernel->name == fault ? "a fault on request"
+                                                       : kernel->run(arguments.data(), &size_of[0], &size_of[3], 0);
     if (!error) return CUDA_SUCCESS;
     fprintf(stderr, "stand-in driver: %s: %s\n", kernel->name.c_str(), error);
     return CUDA_ERROR_LAUNCH_FAILED;
   };
-  return enqueue(stream, {run, kernel});
+  return CUDA_SUCCESS;
+}
+static CUresult launching(const CUDA_KERNEL_NODE_PARAMS &p, Op *op) {
+  return launching(reinterpret_cast<Kernel *>(p.func),
+                   {p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ}, p.sharedMemBytes,
+                   p.kernelParams, p.extra, op);
+}
+API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                            unsigned bz, unsigned shared, CUstream stream, void **pointers, void **extra) {
+  COUNTED;
+  Op op;
+  if (CUresult status = launching(reinterpret_cast<Kernel *>(function), {gx, gy, gz, bx, by, bz}, shared, pointers, extra, &op))
+    return status;
+  return enqueue(stream, std::move(op));
 }
 
 // Graphs.
@@ -530,10 +551,37 @@ API CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph) {
   *graph = reinterpret_cast<CUgraph>(captured);
   return CUDA_SUCCESS;
 }
+API CUresult cuGraphCreate(CUgraph *graph, unsigned) {
+  COUNTED;
+  if (refuses("create")) return CUDA_ERROR_NOT_SUPPORTED;
+  *graph = reinterpret_cast<CUgraph>(new Graph);
+  return CUDA_SUCCESS;
+}
+// Nodes are launches one after another: each depends on the one before.
+API CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph handle, const CUgraphNode *before, size_t count,
+                                     const CUDA_KERNEL_NODE_PARAMS *p) {
+  COUNTED;
+  Graph *graph = reinterpret_cast<Graph *>(handle);
+  Node *last = count ? reinterpret_cast<Node *>(*before) : nullptr;
+  if (count > 1 || (last ? last->graph != graph || last->place + 1 != graph->size() : !graph->empty()))
+    return CUDA_ERROR_INVALID_VALUE;
+  Op op;
+  if (CUresult status = launching(*p, &op)) return status;
+  *node = reinterpret_cast<CUgraphNode>(new Node{graph, graph->size()});
+  graph->push_back(std::move(op));
+  return CUDA_SUCCESS;
+}
+API CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec handle, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p) {
+  COUNTED;
+  Executable *executable = reinterpret_cast<Executable *>(handle);
+  Node *changed = reinterpret_cast<Node *>(node);
+  if (refuses("set") || changed->graph != executable->made_of) return CUDA_ERROR_INVALID_VALUE;
+  return launching(*p, &executable->graph[changed->place]);  // replays that were enqueued before have a copy
+}
 API CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long) {
   COUNTED;
   if (refuses("instantiate")) return CUDA_ERROR_NOT_SUPPORTED;
-  *executable = reinterpret_cast<CUgraphExec>(new Executable{*reinterpret_cast<Graph *>(graph)});
+  *executable = reinterpret_cast<CUgraphExec>(new Executable{*reinterpret_cast<Graph *>(graph), reinterpret_cast<Graph *>(graph)});
   return CUDA_SUCCESS;
 }
 API CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateResultInfo *) {
