@@ -1,22 +1,34 @@
 """Host microseconds of calls on the GPU that is there: by kernels of the program, launched one by one or as a graph, and torch's.
 
-    python benchmarks/gpu_calls.py
+    python benchmarks/gpu_calls.py              # arrays are torch's, on its stream
+    python benchmarks/gpu_calls.py --stand-in   # PyCUDA's, on the stand-in driver of the tests, which runs nothing meanwhile
 
-Each figure is the least median of five rounds of 200 calls that the device keeps up with; arrays are torch's, on its stream.
+Each figure is the least median of five rounds of 200 calls that the device keeps up with. On the stand-in it is processor time
+of the calling thread, the least and the median of 25 rounds of all ways in turns: `driver` is what the launch alone takes there.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import fuse_opt
 from fuse_opt.runtime.cuda import steps
 
-torch: Any = import_module("torch")
+SUPPORT = Path(__file__).resolve().parent.parent / "tests" / "support"
+COUNTS = (1, 2, 3, 5, 8, 16, 32)
+"""Of arrays."""
+ROUNDS, CALLS = 25, 200
+torch: Any = None
 
 
 def chain(length: int, arrays: int = 1) -> str:
@@ -65,7 +77,66 @@ def ours(text: str, arrays: list[Any], pipeline: str | None, direct: int) -> dic
     return found
 
 
+def on_stand_in() -> None:
+    """In a process of its own, where the stand-in is the driver."""
+    sys.path.insert(0, str(SUPPORT))
+    environment = import_module("stand_in_driver").environment(FUSE_OPT_STAND_IN="1")
+    os.execve(sys.executable, [sys.executable, str(Path(__file__).resolve()), "--stand-in"], environment)
+
+
+def rounds_of(calls: dict[str, Callable[[], Any]], wait: Callable[[], None]) -> dict[str, list[float]]:
+    """By name, microseconds of processor time of a call, of each round; the ways take turns."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        for _ in range(20):
+            call()
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            wait()
+            started = time.thread_time_ns()
+            for _ in range(CALLS):
+                call()
+            times[name].append((time.thread_time_ns() - started) / CALLS / 1e3)
+    return times
+
+
+def by_arrays(count: int, kernels: int) -> str:
+    """A line: a program of so many arguments; of one kernel, or of several without fusion."""
+    array: Any = import_module("pycuda.gpuarray")
+    pipeline = None if kernels == 1 else "unfused"
+    native: Any = fuse_opt.compile(chain(max(kernels, count), count), target="cuda", pipeline=pipeline).native
+    *arrays, out = [array.to_gpu(np.zeros(1024, np.float32)) for _ in range(count + 1)]
+    bound, own = native.bind(*arrays, out=[out]), native._steps
+    calls: dict[str, Callable[[], Any]] = {
+        "call": lambda: native(*arrays),
+        "out=": lambda: native(*arrays, out=[out]),
+        "bound": bound,
+    }
+    if kernels == 1:
+        calls["driver"] = lambda: own._launches[0]()
+    found = rounds_of(calls, import_module("pycuda.driver").Context.synchronize)
+    cells = [f"{min(times):.1f} ({statistics.median(times):.1f})" for times in found.values()]
+    return f"| {count} | {kernels} | {' | '.join(cells)} |"
+
+
+def stand_in_table() -> None:
+    from fuse_opt.runtime.device.driver import open_device
+
+    print("| arrays | kernels | call | out= | bound | driver |\n|---|---|---|---|---|---|")
+    with open_device().active():
+        for count in COUNTS:
+            print(by_arrays(count, 1), flush=True)
+        for kernels in (2, 6, 12):
+            print(by_arrays(1, kernels), flush=True)
+
+
 def main() -> None:
+    global torch
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--stand-in", action="store_true", help="on the stand-in driver")
+    if parser.parse_args().stand_in:
+        return stand_in_table() if os.environ.get("FUSE_OPT_STAND_IN") else on_stand_in()
+    torch = import_module("torch")
     print("| program | way | call | out= | bound |\n|---|---|---|---|---|")
     x = torch.randn(1024, device="cuda")
     for kernels in (1, 2, 3, 4, 6, 12):

@@ -293,7 +293,7 @@ EMPTY = 'extern "C" __global__ void empty(float *x) {\n  if (threadIdx.x > 1024)
 def launch_costs(bench: Bench) -> dict[str, float]:
     """Host microseconds of a launch of an empty kernel, in each of the ways there are."""
     from fuse_opt.runtime.device.compiler import compile_cuda, find_cuda_compiler
-    from fuse_opt.runtime.device.graphs import GraphCache, RunCounts
+    from fuse_opt.runtime.device.graphs import CapturedGraphs, RunCounts
     from fuse_opt.runtime.disk_cache import DiskCache
 
     compiler, driver = find_cuda_compiler(), bench.device.driver
@@ -304,7 +304,7 @@ def launch_costs(bench: Bench) -> dict[str, float]:
     packed = ctypes.string_at(ctypes.addressof(ctypes.c_uint64(int(memory))), 8)
     function.prepare("P")
     grid, block = (1, 1, 1), (32, 1, 1)
-    graphs = GraphCache(bench.device, driver.Stream(NON_BLOCKING), RunCounts())
+    graphs = CapturedGraphs(bench.device, RunCounts(), driver.Stream(NON_BLOCKING))
 
     def enqueue(stream: Any) -> None:
         function._launch_kernel(grid, block, packed, 0, stream)
