@@ -18,17 +18,17 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.dtypes import F32, DType
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.gpu.limits import GpuLimits
 from fuse_opt.lowering.gpu.reduce import combine
 from fuse_opt.lowering.gpu.scope import Values, combined_index, loop, named, store_at, unrolled
-from fuse_opt.lowering.gpu.stages import Columns, RowStages
-from fuse_opt.lowering.gpu.vectors import VectorMover
+from fuse_opt.lowering.gpu.stages import HELD_TURNS, Columns, RowStages
+from fuse_opt.lowering.gpu.vectors import HeldVectors, VectorMover
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.iteration_space import extent
 from fuse_opt.lowering.kernel.moments import Moments, find_moments, float_of
-from fuse_opt.lowering.kernel.running_maximum import Running, find_running
+from fuse_opt.lowering.kernel.running_maximum import Running, find_running, only_scales
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import Scope
 
@@ -44,12 +44,15 @@ def plan_moments(stages: Sequence[Stage]) -> Moments:
     return found if found and extent(stages[0].dims) > 1 else {}
 
 
-def batch_units(columns: Columns, limits: GpuLimits) -> int:
-    """Elements or vectors of a batch: as many as loads must be under way, and enough to be worth joining."""
+def batch_units(columns: Columns, limits: GpuLimits, resident: int = RESIDENT) -> int:
+    """
+    Elements or vectors of a batch: as many as loads must be under way, of so many threads on a processor, and enough to be worth
+    joining.
+    """
     nodes = columns.nodes
     loaded = sum(dtype(p.value).itemsize for p in nodes.loop_body.loads() if nodes.varies(p, columns.dims))
     units = max(SMALLEST // columns.width, 1)
-    while units * columns.width < LARGEST and loaded * columns.width * units * RESIDENT < limits.bytes_in_flight:
+    while units * columns.width < LARGEST and loaded * columns.width * units * resident < limits.bytes_in_flight:
         units *= 2
     return units
 
@@ -59,6 +62,13 @@ def build_moments(rows: RowStages, stages: Sequence[Stage], scope: Scope) -> Non
     if moments := plan_moments(stages):
         _define(MomentsOfRow(rows, stages[0], moments), scope)
     elif extent(stages[0].dims) > 1 and (running := find_running(stages[:2])):
+        _define(RunningOfRow(rows, stages[0], running), scope)
+
+
+def build_running(rows: RowStages, stages: Sequence[Stage], scope: Scope) -> None:
+    """The same of maxima and sums of exponentials alone, where the first stage leaves elements for those after both."""
+    is_left = len(stages) > 1 and not stages[1].left and extent(stages[0].dims) > 1
+    if is_left and (running := find_running(stages[:2])):
         _define(RunningOfRow(rows, stages[0], running), scope)
 
 
@@ -100,11 +110,17 @@ class _BatchesOfRow(ABC):
         columns = self.rows.flattened(self.stage.dims)
         constant, threads = scope.index_constant, self.rows.team.threads
         start, end, _ = self.rows.bounds(scope, columns)
-        units = batch_units(columns, self.rows.parts.schedule.limits)
+        held = self.rows.held_by(self.stage)
+        resident = threads if self.stage.left else RESIDENT  # a row in shared memory leaves no room for another
+        units = HELD_TURNS if held is not None else batch_units(columns, self.rows.parts.schedule.limits, resident)
         each, length = units * threads, self.rows.counted(columns)
         rest = units > 1 and (length % each or columns.counted.extent % length)
         last = scope.add(arith.SubiOp(end, constant((units - 1) * threads)))
         values: Values = [*self.starts(scope), *([start] if rest else [])]
+        if held is not None and self.rows.held is not None:
+            middle = constant(self.rows.held.counted)
+            values = self._loop(scope, (start, middle, constant(each)), values, columns, units, held)
+            start = scope.add(arith.AddiOp(start, middle))
         values = self._loop(scope, (start, last, constant(each)), values, columns, units)
         if rest:
             *values, next_ = values
@@ -112,7 +128,13 @@ class _BatchesOfRow(ABC):
         return values
 
     def _loop(
-        self, scope: Scope, bounds: tuple[SSAValue, SSAValue, SSAValue], values: Values, columns: Columns, units: int
+        self,
+        scope: Scope,
+        bounds: tuple[SSAValue, SSAValue, SSAValue],
+        values: Values,
+        columns: Columns,
+        units: int,
+        held: HeldVectors | None = None,
     ) -> Values:
         """Batches of so many units; where the last of the values is an index, it becomes that of the next unit."""
         place = Dim("batch", max(columns.counted.extent, 2))
@@ -120,14 +142,17 @@ class _BatchesOfRow(ABC):
 
         def batch(inner: Scope, before: Values) -> Values:
             known = len(names) - 1
-            after = self.joined(inner, before[:known], self._batch(inner, columns, units, inner.dim_value(place)))
+            found = self._batch(inner, columns, units, inner.dim_value(place), held)
+            after = self.joined(inner, before[:known], found)
             if len(before) > known:
                 after.append(inner.add(arith.AddiOp(inner.dim_value(place), bounds[2])))
             return after
 
         return loop(scope, bounds, values, batch, (place, "first"), names[: len(values)])
 
-    def _batch(self, scope: Scope, columns: Columns, units: int, first: SSAValue) -> Batch:
+    def _batch(
+        self, scope: Scope, columns: Columns, units: int, first: SSAValue, held: HeldVectors | None = None
+    ) -> Batch:
         """What the totals are of a batch, and the thread's own memory in which its elements are."""
         kernel, threads = self.rows.parts.kernel, self.rows.team.threads
         unit, width = Dim("unit", units), columns.width
@@ -136,8 +161,9 @@ class _BatchesOfRow(ABC):
             for total in self.totals
         ]
         plan = self.rows.vectors_of(self.stage, columns)
-        mover = None if plan is None else VectorMover(self.rows.parts, plan, unit if units > 1 else None)
-        local = Stage(self.stage.dims, self.totals, taken={} if mover is None else dict(mover.taken))
+        mover = None if plan is None else VectorMover(self.rows.parts, plan, unit if units > 1 else None, held)
+        taken = {} if mover is None else dict(mover.taken)
+        local = Stage(self.stage.dims, self.totals, taken=taken, left=self.stage.left)
         position = columns.position(unit)
 
         def at(inner: Scope) -> None:
@@ -261,6 +287,14 @@ class MomentsOfRow(_BatchesOfRow):
 class RunningOfRow(_BatchesOfRow):
     """The maxima of a stage of a row, and the sums of exponentials below them of the next one; both, of a thread's elements."""
 
+    is_near: bool = field(init=False)
+    """Whether the sums may have approximated terms."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        loop_body = self.rows.nodes.loop_body
+        self.is_near = self.kind is F32 and all(only_scales(loop_body, node) for node in self.pairs)
+
     @property
     def names(self) -> list[str]:
         return [name for _ in self.totals for name in ("largest", "sum")]
@@ -276,9 +310,16 @@ class RunningOfRow(_BatchesOfRow):
             largest = combine(scope, total, old, found)
             below = self._finite(scope, total, largest)
             kept = scope.add(arith.MulfOp(sum_, _power(scope, old, below)))
-            terms = self.sum_of(scope, memory, batch.size, lambda inner, x, below=below: _power(inner, x, below))
+            terms = self.sum_of(scope, memory, batch.size, lambda inner, x, below=below: self._term(inner, x, below))
             after += [largest, scope.add(arith.AddfOp(kept, terms))]
         return after
+
+    def _term(self, scope: Scope, x: SSAValue, below: SSAValue) -> SSAValue:
+        """What an element adds to a sum that only scales what is rounded to 16 bits, or to any other."""
+        if not self.is_near:
+            return _power(scope, x, below)
+        element = self.kind.attribute
+        return scope.call("fo_fast_exp_f32", [scope.add(arith.SubfOp(x, below))], element)
 
     def _finite(self, scope: Scope, total: ScalarNode, largest: SSAValue) -> SSAValue:
         """A maximum, or 0 where all so far are minus infinity: they add nothing to what others of the row may be."""

@@ -18,10 +18,10 @@ from fuse_opt.dialects.analysis.loop_body import Store
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.gpu.context import GpuParts, Grid
-from fuse_opt.lowering.gpu.moments import build_moments
+from fuse_opt.lowering.gpu.moments import build_moments, build_running
 from fuse_opt.lowering.gpu.reduce import RowReducer
 from fuse_opt.lowering.gpu.scope import WARP, KernelScope, Values, combined_index, less, named, when
-from fuse_opt.lowering.gpu.stages import RowStages, Team
+from fuse_opt.lowering.gpu.stages import HeldRow, RowStages, Team
 from fuse_opt.lowering.gpu.vectors import widest_vector
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.iteration_space import extent
@@ -204,12 +204,13 @@ def build_rows(parts: GpuParts, plan: RowPlan, shape: tuple[int, int]) -> Grid:
     if threads == WARP and not parts.packed and (lanes := plan.lanes()) < WARP:
         return _build_in_warps(parts, plan, lanes)
     builder = _RowBuilder(parts, plan, Team(RowReducer(kernel, threads), kernel.thread()))
-    parts.notes.append(builder.note(together))
     blocks = -(-rows // together)
     if together == 1:
         kernel.indices[row] = kernel.block_number()
         builder.build(kernel)
+        parts.notes.append(builder.note(together))
         return Grid(blocks, (threads, 1))
+    parts.notes.append(builder.note(together))
     number = combined_index(kernel, kernel.block_number(), together, kernel.thread(gpu.DimensionEnum.Y), "row")
 
     def body(scope: Scope, _: Values) -> Values:
@@ -257,12 +258,21 @@ class _RowBuilder:
         if memories and parts.takes_vectors(memories):
             self.width = plan.width()
         self.kept = plan.kept(team.threads)
+        self.held: HeldRow | None = None
+        """What is held of each row, once it is built."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether what fits of a long row is held in shared memory, though the row does not fit."""
+        return self.width > 1 and self.team.threads > WARP and self.parts.schedule.variant is None
 
     def note(self, together: int) -> str:
         kept, shared, stages = self.kept
         reading = sum(extent(stage.dims) > 1 for stage in stages)
         variant = "stream" if not kept and reading > 1 else "warp" if self.team.threads <= WARP else "block"
         vectors = f", vectors of {self.width} elements" if self.width > 1 else ""
+        if self.held is not None:
+            vectors += f", {100 * self.held.counted * self.width // self.plan.columns} % held"
         said = f"{self.team.threads} threads a row, {together} a block{vectors}"
         return f"row, {'shared' if shared else variant}: {said}"
 
@@ -271,7 +281,12 @@ class _RowBuilder:
         kept, shared, stages = self.plan.kept(self.team.threads)
         rows.keep(kept, shared)
         if not kept:
+            if self.holds:
+                rows.hold(stages, self.parts.schedule.limits.shared_memory - SLOT_BYTES)
             build_moments(rows, stages, scope)
+        elif shared:
+            build_running(rows, stages, scope)
+        self.held = rows.held
         rows.build(scope, stages, self.plan.once)
 
     def _stages(self, width: int) -> RowStages:

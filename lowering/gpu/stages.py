@@ -7,7 +7,7 @@ what is stored once for a row by one thread at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +21,7 @@ from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.gpu.context import GpuParts
 from fuse_opt.lowering.gpu.reduce import Reducer, combine
 from fuse_opt.lowering.gpu.scope import Body, Values, combined_index, less, loop, unrolled, when
-from fuse_opt.lowering.gpu.vectors import VectorMover, VectorPlan, plan_vectors, vector_memories
+from fuse_opt.lowering.gpu.vectors import HeldVectors, VectorMover, VectorPlan, plan_vectors, vector_memories
 from fuse_opt.lowering.kernel.element_emitter import ElementEmitter, KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.row_stages import KeptRow, early_stores, nodes_below
@@ -75,6 +75,24 @@ class Columns:
         return before if self.plan is None else before * self.width + as_expr(self.plan.inner)
 
 
+@dataclass(frozen=True)
+class HeldRow:
+    """
+    The first columns of a row, `counted` vectors of them, as loads have them: a block's threads keep them in shared memory after
+    the first stage that reads them, so that later ones read the rest alone again.
+    """
+
+    counted: int
+    by_stage: Mapping[int, HeldVectors]
+    """What each of the stages takes and leaves, by its id."""
+
+
+HELD_TURNS = 4
+"""Vectors that each thread has of what is held: so many, or twice as many ..."""
+FEWEST_HELD = 4
+"""Of a row that is so many times as long as what fits, or longer, nothing is held: a processor has room for two blocks then."""
+
+
 @dataclass
 class RowStages:
     """Emits the stages of the row that a team shares, in vectors of `width` elements where addresses allow it."""
@@ -85,6 +103,7 @@ class RowStages:
     """Whether all threads must have read before what belongs to the row is stored."""
     width: int = 1
     part: RowPart | None = None
+    held: HeldRow | None = None
     _in_registers: bool = False
     _columns: dict[tuple[Dim, ...], Columns] = field(default_factory=dict[tuple[Dim, ...], Columns])
 
@@ -138,6 +157,40 @@ class RowStages:
             for reader in row.readers:
                 reader.taken[row.node] = place
 
+    def hold(self, stages: Sequence[Stage], room: int) -> None:
+        """Lets later stages take what fits into so many bytes of shared memory of the vectors that an earlier one loads, too."""
+        reading = [stage for stage in stages if extent(stage.dims) > 1]
+        if len(reading) < 2 or len({stage.dims for stage in reading}) > 1:
+            return
+        columns = self.flattened(reading[0].dims)
+        readers: dict[ScalarNode, list[Stage]] = {}
+        for stage in reading:
+            plan = self.vectors_of(stage, columns)
+            for node in () if plan is None else plan.loads:
+                readers.setdefault(node, []).append(stage)
+        nodes = [node for node, found in readers.items() if len(found) > 1]
+        size = columns.width * sum(dtype(node.value).itemsize for node in nodes)
+        turn = HELD_TURNS * self.team.threads
+        counted = min(room // size, columns.counted.extent) // turn * turn if nodes else 0
+        if counted * FEWEST_HELD < columns.counted.extent:
+            return
+        found: dict[int, HeldVectors] = {}
+        for node in nodes:
+            name = f"{node.value.name_hint or 'x'}_held"
+            memory = self.parts.kernel.shared(dtype(node.value).attribute, counted * columns.width, name)
+            row, (first, *others) = RowBuffer(memory, columns.position(columns.counted)), readers[node]
+            for stage in reading:
+                before = found.get(id(stage), HeldVectors())
+                taken = {**before.taken, **({node: row} if stage in others else {})}
+                left = {**before.left, **({node: row} if stage is first else {})}
+                found[id(stage)] = HeldVectors(taken, left)
+        self.held = HeldRow(counted, found)
+
+    def held_by(self, stage: Stage) -> HeldVectors | None:
+        """What a stage takes and leaves of what is held; None where it has nothing of it."""
+        found = None if self.held is None else self.held.by_stage[id(stage)]
+        return found if found is not None and (found.taken or found.left) else None
+
     def memories(self, stages: Sequence[Stage]) -> list[SSAValue]:
         """What must be aligned for vectors."""
         found: dict[SSAValue, None] = {}
@@ -152,8 +205,26 @@ class RowStages:
         if not stage.dims:
             return self._build_once(stage, scope, starts)
         columns = self.flattened(stage.dims)
+        if (held := self.held_by(stage)) is None or self.held is None:
+            return self._loop(stage, scope, columns, starts, self.bounds(scope, columns))
+        start, end, step = self.bounds(scope, columns)
+        middle = scope.index_constant(self.held.counted)
+        values = self._loop(stage, scope, columns, starts, (start, middle, step), held)
+        if self.held.counted == columns.counted.extent:
+            return values
+        return self._loop(stage, scope, columns, values, (scope.add(arith.AddiOp(start, middle)), end, step))
+
+    def _loop(
+        self,
+        stage: Stage,
+        scope: Scope,
+        columns: Columns,
+        starts: Values,
+        bounds: tuple[SSAValue, SSAValue, SSAValue],
+        held: HeldVectors | None = None,
+    ) -> Values:
         plan = self.vectors_of(stage, columns)
-        mover = None if plan is None else VectorMover(self.parts, plan)
+        mover = None if plan is None else VectorMover(self.parts, plan, held=held)
         taken = stage.taken if mover is None else {**mover.taken, **stage.taken}
         local = Stage(stage.dims, stage.reductions, stage.stores, taken, stage.left)
         hints = [node.value.name_hint for node in stage.reductions]
@@ -181,7 +252,7 @@ class RowStages:
         if self._in_registers and (stage.taken or stage.left):
             return self._turn_loop(scope, columns, starts, vector, hints)
         name = "column" if columns.plan is None else "vector"
-        return loop(scope, self.bounds(scope, columns), starts, vector, (columns.counted, name), hints)
+        return loop(scope, bounds, starts, vector, (columns.counted, name), hints)
 
     def bounds(self, scope: Scope, columns: Columns) -> tuple[SSAValue, SSAValue, SSAValue]:
         constant = scope.index_constant

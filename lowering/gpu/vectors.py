@@ -7,7 +7,7 @@ its computation is a loop over the elements of a vector, so index arithmetic is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from xdsl.dialects import vector
@@ -63,11 +63,23 @@ def widest_vector(loads: Iterable[ScalarNode], stores: Iterable[Store]) -> int:
     return max(width // 2, 1) if len(sizes) >= 8 else width
 
 
+@dataclass(frozen=True)
+class HeldVectors:
+    """What a loop leaves of its loads for later loops, in memory of the block, and what it takes from there in place of loads."""
+
+    taken: Mapping[ScalarNode, RowBuffer] = field(default_factory=dict[ScalarNode, RowBuffer])
+    left: Mapping[ScalarNode, RowBuffer] = field(default_factory=dict[ScalarNode, RowBuffer])
+
+
 class VectorMover:
     """The vectors of a thread: `count` of them of each array, in buffers of the thread."""
 
-    def __init__(self, parts: GpuParts, plan: VectorPlan, count: Dim | None = None) -> None:
+    def __init__(
+        self, parts: GpuParts, plan: VectorPlan, count: Dim | None = None, held: HeldVectors | None = None
+    ) -> None:
+        """`held` is where vectors of loads lie, or are to be put, besides."""
         self.parts, self.plan = parts, plan
+        self.held = held or HeldVectors()
         self.position = as_expr(plan.inner) if count is None else as_expr(count) * plan.width + as_expr(plan.inner)
         size = plan.width * (1 if count is None else count.extent)
         self.taken: dict[ScalarNode, RowBuffer] = {}
@@ -87,8 +99,13 @@ class VectorMover:
         for node in self.plan.loads if nodes is None else nodes:
             memory = self.parts.kernel.parameters[self.parts.buffers.sources[node.value]]
             place = self.taken[node]
+            if (row := self.held.taken.get(node)) is not None:
+                self._move(scope, (row.memory, row.position), (place.memory, place.position))
+                continue
             address = emitter.opened(self.plan.nodes.addresses[node], scope)
             self._move(scope, (memory, address), (place.memory, place.position))
+            if (row := self.held.left.get(node)) is not None:
+                self._move(scope, (place.memory, place.position), (row.memory, row.position))
 
     def keep(self, scope: Scope, stores: Iterable[Store]) -> list[Store]:
         """Puts what is to be stored into the thread's buffers; gives the stores that are not by vectors."""

@@ -2,15 +2,17 @@
 
 A part's sum is about the part's own maximum; what another maximum makes of it is a factor, exp(old - new), of at most one
 (Milakov and Gimelshein 2018: online normalizer calculation for softmax). Each factor adds the error of an exponential.
+
+A sum is one at least, and has a term exp(0): what an approximation loses of small terms, or relative to them, is little of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fuse_opt.dialects.analysis.loop_body import ScalarNode
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import F32, F64
+from fuse_opt.dialects.types.dtypes import BF16, F16, F32, F64
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.moments import is_operand_reduced, operands_of, viewed
 
@@ -39,3 +41,26 @@ def _maximum_below(node: ScalarNode, largest: Sequence[ScalarNode]) -> ScalarNod
     if below in largest and is_operand_reduced(below, "max") and viewed(below.operands[0]) is x:
         return below
     return None
+
+
+def only_scales(loop_body: LoopBody, node: ScalarNode) -> bool:
+    """Whether a value is a factor or a divisor of what is rounded to 16 bits then, and nothing else: all have its error."""
+    users: dict[ScalarNode, list[ScalarNode]] = {}
+    for user in loop_body.nodes:
+        for operand in user.operands:
+            users.setdefault(operand, []).append(user)
+    stored = {store.node for store in loop_body.stores}
+    waiting, seen = [node], {node}
+    while waiting:
+        each = waiting.pop()
+        if each in stored:
+            return False
+        for user in users.get(each, []):
+            assert user.op is not None
+            is_factor = not user.op.COMBINE and user.op.body().function in ("mul", "div", "cast", "operand")
+            if not is_factor:
+                return False
+            if user not in seen and dtype(user.value) not in (F16, BF16):
+                seen.add(user)
+                waiting.append(user)
+    return True

@@ -152,6 +152,7 @@ CASES: dict[str, tuple[str, str, Entries]] = {
     "row_dynamic_shared": (softmax(1, 13000, "f32"), "row", {"variant": "shared", "threads": 1024, "splits": 1}),
     **{f"column_{d}_{r}x{c}": (softmax(r, c, d, 0), "column", {"splits": 1})
        for d in FLOATS for r, c in ((3, 40), (70, 33))},
+    "column_half_lanes": (softmax(1000, 40, "f32", 0), "column", {"splits": 1}),
     "column_threads": (softmax(100, 32, "f32", 0), "column", {"splits": 1, "threads": 1024}),
     "column_in_place": (statistics(150, 37, 0), "column", {"splits": 1}),
     "column_alone": (reduce("max", 8, 300, 0, "i8"), "column", {}),
@@ -172,6 +173,11 @@ CASES: dict[str, tuple[str, str, Entries]] = {
     **{f"moments_norm_{d}": (layer_norm(3, 2056, d), "row", {"variant": "stream", "threads": 64}) for d in FLOATS},
     **{f"running_column_{d}": (softmax(1100, 33, d, 0), "column", {"splits": 1, "threads": 128}) for d in ("f32", "bf16")},
     "running_stream": (softmax(3, 3001, "f32"), "row", {"variant": "stream", "threads": 64}),
+    "running_shared": (softmax(3, 40001, "f32"), "row", {"variant": "shared", "splits": 1}),
+    "held_bf16": (softmax(1, 120000, "bf16"), "row", {"splits": 1}),
+    "held_f32": (softmax(1, 60000, "f32"), "row", {"splits": 1}),
+    "held_moments": (layer_norm(1, 120000, "bf16"), "row", {"splits": 1}),
+    "held_in_place": (statistics(1, 60000, 1), "row", {"splits": 1}),
     **{f"few_columns_{c}": (softmax(1500, c, "bf16", 0), "split", {"splits": 3}) for c in (3, 4)},
     "few_columns_whole": (moments(1300, 5, 0, "f32"), "split", {"splits": 1}),
     "moments_of_nothing": (moments_of_nothing(), "row", {}),
@@ -275,7 +281,7 @@ def test_moments_of_values_far_from_zero(name: str, on_cpu: CudaOnCpu) -> None:
 
 
 @needs_cxx
-@pytest.mark.parametrize("name", ["running_column_f32", "running_stream"])
+@pytest.mark.parametrize("name", ["running_column_f32", "running_stream", "running_shared"])
 def test_sums_below_a_running_maximum_at_infinities(name: str, on_cpu: CudaOnCpu) -> None:
     """Who sees minus infinity alone adds nothing; a row of nothing else is NaN, as one with infinity or NaN."""
     (x,) = random_arguments(parse(CASES[name][0]), 3)
@@ -291,7 +297,8 @@ def test_sums_below_a_running_maximum_at_infinities(name: str, on_cpu: CudaOnCpu
     ("name", "launches", "loads"),
     [("moments_splits_f16", 2, 2), ("moments_column_f32_1024", 1, 1), ("moments_stream_f64_1999", 1, 2),
      ("moments_split_f32", 2, 2), ("moments_norm_f32", 1, 3), ("moments_by_division", 2, 2),
-     ("running_column_f32", 1, 3), ("running_stream", 1, 3), ("column_threads", 1, 2)],
+     ("running_column_f32", 1, 3), ("running_stream", 1, 3), ("column_threads", 1, 2), ("running_shared", 1, 2),
+     ("held_bf16", 1, 4), ("held_moments", 1, 4)],
 )  # fmt: skip
 def test_reductions_go_once_through_memory(name: str, launches: int, loads: int) -> None:
     """A load in the loop over batches, one in that over the rest, one where the elements are used."""
@@ -333,14 +340,15 @@ def kernels_of(text: str, kind: str, entries: Entries) -> list[tuple[str, GridLa
         (8192, 256, "row, warp: 32 threads a row, 8 a block, vectors of 4 elements", 1),
         (512, 4096, "row, block: 256 threads a row, 1 a block, vectors of 4 elements", 1),
         (512, 50000, "row, shared: 1024 threads a row, 1 a block, vectors of 4 elements", 1),
-        (512, 100000, "row, stream: 1024 threads a row, 1 a block, vectors of 4 elements", 1),
+        (512, 100000, "row, stream: 1024 threads a row, 1 a block, vectors of 4 elements, 49 % held", 1),
+        (512, 300000, "row, stream: 1024 threads a row, 1 a block, vectors of 4 elements", 1),
         (2, 1 << 20, "split, launch 1 of 3: 128 blocks share a row, 256 threads a row, 1 a block", 3),
     ],
 )
 def test_the_variant_of_a_row_goes_by_its_size(rows: int, columns: int, variant: str, launches: int) -> None:
     found = kernels_of(softmax(rows, columns, "f32"), "row", {})
     assert (found[0][0], len(found)) == (variant, launches)
-    assert (found[0][1].shared > 48 << 10) == ("shared" in variant)
+    assert (found[0][1].shared > 48 << 10) == ("shared" in variant or "held" in variant)
 
 
 def test_few_columns_are_read_side_by_side() -> None:
@@ -352,12 +360,14 @@ def test_few_columns_are_read_side_by_side() -> None:
     )
 
 
-def test_a_device_with_less_shared_memory_streams_the_row() -> None:
+@pytest.mark.parametrize(("nbytes", "held"), [(167936, ", 65 % held"), (65536, "")])
+def test_a_device_with_less_shared_memory_streams_the_row(nbytes: int, held: str) -> None:
+    """What it has room for is held there while the rest is read again."""
     module = scheduled(softmax(512, 50000, "f32"), "row", {})
-    module.attributes["fused.device"] = entries_of({"shared_memory": 167936, "processors": 108})
+    module.attributes["fused.device"] = entries_of({"shared_memory": nbytes, "processors": 108})
     text = emit_cuda(module)
-    assert "// schedule: row, stream: 1024 threads a row" in text
-    assert "shared_memory" not in text.replace("// schedule", "")
+    assert f"// schedule: row, stream: 1024 threads a row, 1 a block, vectors of 4 elements{held}\n" in text
+    assert ("shared_memory" in text.replace("// schedule", "")) == bool(held)
 
 
 def test_what_does_not_fit_the_device_runs_without_shared_memory_and_says_so() -> None:
