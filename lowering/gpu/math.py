@@ -1,8 +1,10 @@
 """Functions of a GPU kernel by the hardware's approximations: where a result is rounded to 16 bits at once, or asked for.
 
 The approximations are off by 2**-14 at most, which a result of f16 or bf16, rounded to 2**-11 or 2**-8, does not
-show; so they are taken there in strict mode, too. `math = "fast"` in a schedule takes them for f32 as well. `docs/cuda.md` has
-the bounds. Rounding between ops stays in registers, where it is one instruction.
+show; so they are taken there in strict mode, too. What is multiplied or divided on before it is rounded keeps its relative error:
+exponentials and sigmoids are approximated there by what gives numbers below the smallest normal one as well, as a factor may be
+large. `math = "fast"` in a schedule takes them for f32, too. `docs/cuda.md` has the bounds. Rounding between ops stays in
+registers, where it is one instruction.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from xdsl.rewriter import Rewriter
 from fuse_opt.lowering.loops.excess_precision import keep_wide, round_in_registers
 from fuse_opt.lowering.loops.fast_math import Helpers, multiply_by_reciprocal, sigmoid_argument
 
+_MOST_STEPS = 8
 _FAST: Mapping[type[Operation], str] = {math.ExpOp: "fast_exp", arith.DivfOp: "fast_divide", math.SqrtOp: "fast_sqrt"}
 
 
@@ -28,7 +31,8 @@ def shape_math(body: Block, helpers: Helpers, fast: bool, wide: bool) -> None:
     for op in list(body.walk()):
         if isinstance(op, arith.DivfOp):
             if (x := sigmoid_argument(op)) is not None:
-                _call("fast_sigmoid" if fast or _is_rounded(op) else "sigmoid", op, [x], helpers)
+                kind = "fast_" if fast or _is_rounded(op) else "near_" if _is_scaled(op) else ""
+                _call(f"{kind}sigmoid", op, [x], helpers)
             elif fast:
                 multiply_by_reciprocal(op)
     for op in list(body.walk()):
@@ -36,6 +40,8 @@ def shape_math(body: Block, helpers: Helpers, fast: bool, wide: bool) -> None:
             _call("fast_tanh" if fast and _is_rounded(op, BFloat16Type) else "narrow_tanh", op, op.operands, helpers)
         elif (name := _FAST.get(type(op))) is not None and (fast or _is_rounded(op)):
             _call(name, op, op.operands, helpers)
+        elif isinstance(op, math.ExpOp) and _is_scaled(op):
+            _call("near_exp", op, op.operands, helpers)
     if wide:
         keep_wide(body)
     round_in_registers(body, helpers)
@@ -47,6 +53,22 @@ def _is_rounded(op: Operation, narrow: type | tuple[type, ...] = (Float16Type, B
     return bool(users) and all(
         isinstance(user, arith.TruncFOp) and isinstance(user.result.type, narrow) for user in users
     )
+
+
+def _is_scaled(op: Operation) -> bool:
+    """Whether the op's result is only multiplied and divided on, in a few steps, and then rounded to 16 bits."""
+    waiting, steps = [op], 0
+    while waiting:
+        users = [use.operation for use in waiting.pop().results[0].uses]
+        for user in users:
+            if isinstance(user, arith.TruncFOp) and isinstance(user.result.type, Float16Type | BFloat16Type):
+                continue
+            if not isinstance(user, arith.MulfOp | arith.DivfOp) or (steps := steps + 1) > _MOST_STEPS:
+                return False
+            waiting.append(user)
+        if not users:
+            return False
+    return True
 
 
 def _call(name: str, op: Operation, arguments: Sequence[SSAValue], helpers: Helpers) -> None:
