@@ -7,10 +7,12 @@ nothing.
 
 from __future__ import annotations
 
+from math import prod
+
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects import gpu
-from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.lowering.gpu.context import GpuParts, Grid
 from fuse_opt.lowering.gpu.moments import build_moments
 from fuse_opt.lowering.gpu.reduce import ColumnReducer
@@ -70,10 +72,20 @@ def column_shape(plan: RowPlan) -> tuple[int, int]:
         threads = _threads_of_column(plan)
     if schedule.threads is not None:
         threads = max(min(schedule.threads, limits.max_threads) // lanes, 1)
+    if lanes == WARP and 2 * lanes * threads > limits.max_threads and _has_half_lanes(plan, threads):
+        lanes //= 2  # two blocks on a processor: one loads while the other one computes or stores
     size = sum(dtype(p.value).compute.itemsize for stage in plan.stages() for p in stage.reductions)
     while threads > 1 and SETS * threads * lanes * size > limits.static_shared:
         threads //= 2
     return lanes, threads
+
+
+def _has_half_lanes(plan: RowPlan, threads: int) -> bool:
+    """Whether rows kept in registers leave no room for a second block, and half of a warp reads 64 bytes at once."""
+    loads = [node for node in plan.parts.nodes.loop_body.loads() if prod(shape(node.value)) >= plan.columns]
+    is_wide = min((dtype(node.value).itemsize for node in loads), default=0) >= 4
+    is_full = 2 * plan.columns > threads * MOST_KEPT >= plan.columns
+    return is_wide and is_full and plan.parts.schedule.threads is None and plan.is_read_again()
 
 
 def _threads_of_column(plan: RowPlan) -> int:
