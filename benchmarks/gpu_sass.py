@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 _FUNCTION = re.compile(r"Function : (\S+)")
 _LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+) )?\s*([A-Z0-9_.]+)\s*([^;]*);")
@@ -60,6 +59,15 @@ class Way:
         """Bytes that instructions of a kind move when each is taken once: all of them, or those right inside of a loop."""
         found = (k for k in self.taken if self.code[k].kind == kind)
         return sum(self.code[k].size for k in found if loop is None or self.loop_of(k) is loop)
+
+    def phases(self) -> list[list[int]]:
+        """The places that are taken, in parts that end where threads wait for each other."""
+        found: list[list[int]] = [[]]
+        for place in sorted(self.taken):
+            if self.code[place].kind == "BAR":
+                found.append([])
+            found[-1].append(place)
+        return found
 
     def before_waiting(self) -> int:
         """Bytes of global loads before the first barrier, or the first jump back."""
@@ -149,16 +157,25 @@ def _loops(way: Way) -> list[Loop]:
 
 
 def _mark_rests(way: Way) -> None:
-    """Of two loops with nothing to wait for between them, that move the same kinds, the one that moves less is a rest."""
+    """Of loops with nothing to wait for between them, that move the same kinds, all but the one that moves most are rests."""
 
     def moves(loop: Loop) -> dict[str, int]:
         sizes = {kind: way.moved(kind, loop) for kind in ("LDG", "STG", "LDS", "STS")}
         return {kind: size for kind, size in sizes.items() if size}
 
-    for one, other in pairwise(way.loops):
-        between = range(one.last + 1, other.first)
-        if one.last < other.first and not any(way.code[k].kind in ("BAR", "SHFL") for k in between):
-            first, second = moves(one), moves(other)
-            if first and first.keys() == second.keys():
-                smaller = one if sum(first.values()) < sum(second.values()) else other
-                smaller.rest = True
+    def is_after(before: Loop, loop: Loop) -> bool:
+        between = range(before.last + 1, loop.first)
+        return before.last < loop.first and not any(way.code[k].kind in ("BAR", "SHFL") for k in between)
+
+    def mark(group: list[Loop]) -> None:
+        most = max(group, key=lambda loop: sum(moves(loop).values()), default=None)
+        for loop in group:
+            loop.rest = bool(moves(loop)) and loop is not most
+
+    group: list[Loop] = []
+    for before, loop in zip([None, *way.loops], way.loops, strict=False):
+        if before is not None and not (is_after(before, loop) and moves(before).keys() == moves(loop).keys()):
+            mark(group)
+            group = []
+        group.append(loop)
+    mark(group)

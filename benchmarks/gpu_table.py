@@ -7,13 +7,16 @@ Prints a table in Markdown: registers, threads, kibibytes of loads under way on 
 Needs nvcc and cuobjdump (package nvidia-cuda-cuobjdump with nvidia-cuda-nvdisasm). Nothing is timed: it is a model.
 
 A copy moves nine tenths of what the memory is rated at, 0.95 of that is the most that a kernel gets; a processor issues 0.85 of
-four instructions a cycle at 1.75 GHz. Memory and instructions overlap: the eighth root of the sum of eighth powers. Loops without
-a count in the text are taken as often as their loads come to what a thread has of the largest array.
+four instructions a cycle at 1.75 GHz. Memory and instructions overlap: the eighth root of the sum of eighth powers. Where one
+block is all that a processor has room for, "in series" is the share if they do so between barriers alone: a device was seen on
+either side of it. Loops without a count in the text are taken as often as their loads come to what a thread has of the largest
+array.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -79,24 +82,47 @@ class Line:
         return max(prod(shape) for shape in self.workload.shapes)
 
 
-def work(launch: GridLaunch, path: Way) -> tuple[float, float, float]:
-    """Instructions, special functions and loaded bytes of all threads."""
+def held_share(note: str) -> float | None:
+    """What part of a row is held in shared memory while the rest is read again; None where that is not a kernel's way."""
+    found = re.search(r"(\d+) % held", note)
+    return None if found is None else int(found[1]) / 100
+
+
+@dataclass
+class Work:
+    """Of all threads, between barriers."""
+
+    instructions: float = 0.0
+    special: float = 0.0
+    loaded: float = 0.0
+    stored: float = 0.0
+
+
+def work(launch: GridLaunch, path: Way, note: str) -> list[Work]:
+    """What the parts of a kernel that end at barriers come to."""
     threads = launch.grid[0] * prod(launch.block)
     largest = max(launch.buffers, key=lambda ref: array_bytes(ref.shape, "bf16"))
     own = prod(largest.shape) * array_bytes((1,), largest.dtype) / threads
-    times = {id(loop): turns(path, loop, own) for loop in path.loops}
-    total = special = loaded = 0.0
-    for place in path.taken:
-        loop = path.loop_of(place)
-        count = 1.0 if loop is None else times[id(loop)]
-        total += count
-        special += count * (path.code[place].kind == "MUFU")
-        loaded += count * path.code[place].size * (path.code[place].kind == "LDG")
-    return total * threads, special * threads, loaded * threads
+    times = {id(loop): turns(path, loop, own, held_share(note)) for loop in path.loops}
+    found: list[Work] = []
+    for phase in path.phases():
+        part = Work()
+        for place in phase:
+            loop, instruction = path.loop_of(place), path.code[place]
+            count = threads * (1.0 if loop is None else times[id(loop)])
+            part.instructions += count
+            part.special += count * (instruction.kind == "MUFU")
+            part.loaded += count * instruction.size * (instruction.kind == "LDG")
+            part.stored += count * instruction.size * (instruction.kind == "STG")
+        found.append(part)
+    return found
 
 
-def turns(path: Way, loop: Loop, own: float) -> float:
-    """Of a loop: as many as what it moves goes into what a thread has of the largest array."""
+def turns(path: Way, loop: Loop, own: float, held: float | None) -> float:
+    """Of a loop: as many as what it moves goes into what a thread has of the largest array, or of the part that is held."""
+    if held is not None:
+        is_of_held = path.moved("LDS", loop) + path.moved("STS", loop) > 0
+        own *= held if is_of_held else 1 - held
     for kind in () if loop.rest else ("LDG", "STG", "LDS"):
         if moved := path.moved(kind, loop):
             return max(own / moved, 1.0)
@@ -113,26 +139,44 @@ def seconds(memory: float, instructions: float, special: float, processors: int)
 def row(line: Line, device: str) -> str:
     found = find_device(device)
     copy, processors = found.bandwidth * RATED, found.processors
-    took = total = special = 0.0
-    for launch, path, _, note in line.launches:
-        issued, functions, loaded = work(launch, path)
+    took = series = total = special = 0.0
+    for launch, path, resources, note in line.launches:
+        parts = work(launch, path, note)
+        issued, functions, loaded, stored = (
+            sum(getattr(part, name) for part in parts) for name in ("instructions", "special", "loaded", "stored")
+        )
         moved = sum(array_bytes(ref.shape, ref.dtype) for ref in launch.buffers)
         if len(line.launches) == 1:
             moved = max(moved, line.bytes_moved)  # in place: a buffer that is read and written
-        moved += max(loaded - sum_of_reads(launch), 0) if "stream" in note else 0
-        took += seconds(moved / copy, issued, functions, processors)
+        again = max(loaded - sum_of_reads(launch), 0) if "stream" in note else 0
+        if held_share(note) is None or again / launch.grid[0] * processors > found.cache_bytes / 2:
+            moved += again  # else what the rows under way read again is in the second-level cache
         total, special = total + issued, special + functions
+        took += (overlapped := seconds(moved / copy, issued, functions, processors))
+        if resident_blocks(launch, resources) > 1:
+            series += overlapped
+            continue
+        for part in parts:
+            share = (part.loaded + part.stored) / (loaded + stored)
+            series += seconds(share * moved / copy, part.instructions, part.special, processors)
     ideal, count = line.bytes_moved / copy, line.elements
-    launch, path, resources, note = max(line.launches, key=lambda each: work(*each[:2])[0])
+    launch, path, resources, note = max(line.launches, key=issued_by)
     share, theirs = ideal / took, triton_share(line, ideal, processors)
     cells = [
         line.workload.name, line.workload.about, note, len(line.launches), resources.registers, prod(launch.block),
         in_flight(launch, path, resources) >> 10, f"{total / count:.1f}", f"{special / count:.2f}",
         f"{1e6 * ideal:.0f}/{1e6 * total / (128 * processors * CLOCK):.0f}", f"{share:.2f}",
+        f"{ideal / series:.2f}" if series > took else "-",
         f"{TRITON[line.workload.name][0]}" if line.workload.name in TRITON else "-",
         "-" if theirs is None else f"{theirs:.2f}", "" if theirs is None or share >= theirs - 0.005 else "behind",
     ]  # fmt: skip
     return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def issued_by(each: tuple[GridLaunch, Way, KernelResources, str]) -> float:
+    """Instructions of a launch."""
+    launch, path, _, note = each
+    return sum(part.instructions for part in work(launch, path, note))
 
 
 def sum_of_reads(launch: GridLaunch) -> int:
@@ -148,12 +192,16 @@ def triton_share(line: Line, ideal: float, processors: int) -> float | None:
     return TRITON_SHARES.get(name)
 
 
-def in_flight(launch: GridLaunch, path: Way, resources: KernelResources) -> int:
-    """Bytes of loads that the threads on a processor have under way."""
+def resident_blocks(launch: GridLaunch, resources: KernelResources) -> int:
+    """Blocks that a processor has room for."""
     threads = prod(launch.block)
     blocks = min(2048 // threads, 65536 // (-(-resources.registers // 8) * 8 * threads), 32)
-    shared = resources.shared + launch.shared
-    return min(blocks, (228 << 10) // (shared + 1024)) * threads * path.before_waiting()
+    return min(blocks, (228 << 10) // (resources.shared + launch.shared + 1024))
+
+
+def in_flight(launch: GridLaunch, path: Way, resources: KernelResources) -> int:
+    """Bytes of loads that the threads on a processor have under way."""
+    return resident_blocks(launch, resources) * prod(launch.block) * path.before_waiting()
 
 
 def compiled(chosen: Sequence[Workload], device: str, arch: str, cuobjdump: str) -> list[Line]:
@@ -206,7 +254,7 @@ def listing(cubin: bytes, cuobjdump: str) -> str:
 
 HEADS = (
     "workload", "about", "schedule", "launches", "registers", "threads", "KiB under way", "instructions", "MUFU",
-    "us memory/issue", "share of copy", "Triton's instructions", "share", "",
+    "us memory/issue", "share of copy", "in series", "Triton's instructions", "share", "",
 )  # fmt: skip
 
 
