@@ -2,9 +2,10 @@
 
     python benchmarks/gpu_models.py [--models bert,llama] [--training] [--check | --device]
 
-The models are those of fuse_opt.frontends.torch.models, of batch 1; needs PyTorch, transformers. --check compiles the CUDA C for
-the CPU (g++), runs it on random arguments, library calls by NumPy, and gives the largest difference from the reference, relative
-to the largest element of each result; --device runs them on the GPU that is there, twice, by launches and by a replayed graph.
+The models are those of fuse_opt.frontends.torch.models, of batch 1, ResNet-50 on images of 64 by 64 (resnet50), and GPT-2 with
+its loss (gpt2_loss: embedding to cross entropy); needs PyTorch, transformers. --check compiles the CUDA C for the CPU (g++), runs
+it on random arguments, library calls by NumPy, and gives the largest difference from the reference, relative to the largest
+element of each result; --device runs them on the GPU that is there, twice, by launches and by a replayed graph.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 import fuse_opt
 from fuse_opt.frontends.torch.export import export
-from fuse_opt.frontends.torch.models import MODELS
+from fuse_opt.frontends.torch.models import MODELS, Make, Sample, gpt2
 from fuse_opt.lowering.emit.cuda import build_cuda_program
 from fuse_opt.runtime.emulation.program import EmulatedProgram
 from fuse_opt.tools.compiler.api import evaluate
@@ -29,6 +31,57 @@ _WORDS = 2
 """Integers are below it: positions in every table of the models."""
 _TOLERANCE = 1e-3
 """Above which a model is wrong, relative to its largest result."""
+
+
+class _Bottleneck(torch.nn.Module):
+    """A block of ResNet-50 (He et al. 2015)."""
+
+    def __init__(self, given: int, inner: int, stride: int) -> None:
+        super().__init__()
+        nn, out = torch.nn, 4 * inner
+
+        def conv(a: int, b: int, size: int, step: int = 1) -> list[Any]:
+            return [nn.Conv2d(a, b, size, step, size // 2, bias=False), nn.BatchNorm2d(b)]
+
+        self.body = nn.Sequential(
+            *conv(given, inner, 1), nn.ReLU(), *conv(inner, inner, 3, stride), nn.ReLU(), *conv(inner, out, 1)
+        )
+        self.short = nn.Sequential(*conv(given, out, 1, stride)) if stride > 1 or given != out else nn.Identity()
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu(self.body(x) + self.short(x))
+
+
+def resnet50(batch: int) -> Sample:
+    nn = torch.nn
+    layers: list[Any] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    given = 64
+    for stage, count in enumerate((3, 4, 6, 3)):
+        for block in range(count):
+            layers.append(_Bottleneck(given, 64 << stage, 2 if stage and not block else 1))
+            given = 256 << stage
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)]
+    return Sample(nn.Sequential(*layers, *head).eval(), (torch.randn(batch, 3, 64, 64),))
+
+
+class _Loss(torch.nn.Module):
+    """What a model of words is trained by."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Any, next_tokens: Any) -> Any:
+        scores = self.model(tokens)
+        return torch.nn.functional.cross_entropy(scores.flatten(0, 1), next_tokens.flatten())
+
+
+def gpt2_loss(batch: int) -> Sample:
+    sample = gpt2(batch)
+    return Sample(_Loss(sample.model), (*sample.arguments, torch.randint(0, 1000, (batch, 128))))
+
+
+ALL: dict[str, Make] = {**MODELS, "resnet50": resnet50, "gpt2_loss": gpt2_loss}
 
 
 def arguments_of(program: Any, seed: int = 0) -> list[Any]:
@@ -78,7 +131,7 @@ def difference(text: str, module: Any, runs: Runs) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default="resnet,bert,gpt2,llama", help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--models", default="resnet50,bert,gpt2_loss,llama", help=f"of {', '.join(ALL)}")
     parser.add_argument("--training", action="store_true", help="forward and backward graphs")
     parser.add_argument("--check", action="store_true", help="run them by emulation, too")
     parser.add_argument("--device", action="store_true", help="run them on the GPU that is there, too")
@@ -88,7 +141,7 @@ def main() -> None:
     print("|---" * (7 if checks else 6) + "|")
     wrong = 0
     for name in options.models.split(","):
-        sample = MODELS[name](1)
+        sample = ALL[name](1)
         for number, text in enumerate(export(sample.model, sample.arguments, training=options.training)):
             compiled = fuse_opt.compile(text, target="cuda")
             stats = compiled.stats
