@@ -145,6 +145,25 @@ def rotating_results() -> str:
     return f"{captures} captures, {made} graphs, {updates} updates"
 
 
+def outliving_results() -> str:
+    """Results are their callers', also when the program is gone; memory goes back to the device with the last of them."""
+    with on_device() as (_, gpuarray):
+        program, x = compiled(chain(1, "8x16xf32")), gpuarray.to_gpu(normal(8, 16))
+        kept, dropped = program(x), program(x)
+        freed = driver_calls("cuMemFree_v2")
+        del program, dropped
+        gc.collect()
+        others = [gpuarray.to_gpu(normal(8, 16, seed=seed)) for seed in range(8)]
+        np.testing.assert_allclose(kept.get(), chain_value(x.get(), 1), 1e-5, 1e-6)
+        del kept, others
+        gc.collect()
+        assert not counters() or driver_calls("cuMemFree_v2")[0] >= freed[0] + 2 + 8, (
+            freed,
+            driver_calls("cuMemFree_v2"),
+        )
+    return "one result"
+
+
 CALLS = """func.func @main(%x: tensor<6x5xi32>, %y: tensor<5x4xi32>) -> (tensor<6x4xi32>, tensor<6x4xi32>) {
   %a = graph.negative %x : (tensor<6x5xi32>) -> tensor<6x5xi32>
   %m = graph.matmul %a, %y : (tensor<6x5xi32>, tensor<5x4xi32>) -> tensor<6x4xi32>
@@ -342,10 +361,10 @@ def launch_costs() -> str:
 SCENARIOS: dict[str, Callable[[], str]] = {
     scenario.__name__: scenario
     for scenario in (
-        examples, twelve_kernels, changing_pointers, rotating_results, device_arrays, donated_arguments, frozen_arguments,
-        narrow_floats, streams, torch_tensors, host_calls, products, threads, results, targets_in_common_memory, kernel_names,
-        shared_memory, five_warps, bound_calls, *STREAM_SCENARIOS, *LIBRARY_SCENARIOS, *SPARSE_SCENARIOS, *WHOLE_SCENARIOS,
-        launch_costs,
+        examples, twelve_kernels, changing_pointers, rotating_results, outliving_results, device_arrays, donated_arguments,
+        frozen_arguments, narrow_floats, streams, torch_tensors, host_calls, products, threads, results, targets_in_common_memory,
+        kernel_names, shared_memory, five_warps, bound_calls, *STREAM_SCENARIOS, *LIBRARY_SCENARIOS, *SPARSE_SCENARIOS,
+        *WHOLE_SCENARIOS, launch_costs,
     )
 }  # fmt: skip
 
