@@ -204,9 +204,13 @@ class CudaProgram:
             self._last = stream
             steps.launch(stream)
             return
+        captured = self._is_captured(stream)
+        if captured and steps.all_launches:
+            steps.join_capture(stream)  # makes no graph of its own meanwhile
+            return
         graphs = steps.graphs()
         if steps.follow(graphs):
-            self._replay(stream, graphs)
+            self._replay(stream, graphs, captured)
             return
         with self._device.active():
             self._run_in_steps(_Call([], Outcome(), [stream], table, False), graphs)
@@ -230,7 +234,7 @@ class CudaProgram:
         if call.copies or not self._steps.follow(graphs):
             self._run_in_steps(call, graphs)
         else:
-            self._replay(call.streams[0], graphs)
+            self._replay(call.streams[0], graphs, self._is_captured(call.streams[0]))
 
     def _streams(self, arguments: Sequence[Argument], given: Any) -> list[int]:
         """
@@ -251,9 +255,9 @@ class CudaProgram:
         """Whether it is the program's own stream or the default one: these wait for each other by themselves."""
         return stream in self._ordered
 
-    def _replay(self, stream: int, graphs: Sequence[int | None]) -> None:
+    def _replay(self, stream: int, graphs: Sequence[int | None], captured: bool) -> None:
         """Runs on the caller's stream; what somebody captures there has an order of its own."""
-        if self._is_captured(stream):
+        if captured:
             self._steps.join_capture(stream)
             return
         self._order(stream)

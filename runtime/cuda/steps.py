@@ -202,6 +202,8 @@ class Steps:
             if isinstance(part, DeviceWork) and part.captured and not part.direct:
                 part.graphs = self._graphs_of(part)
         self._count = len(self._launches)
+        self.all_launches = all(isinstance(part, DeviceWork) and not part.has_calls for part in self.parts)
+        """Whether there is nothing but launches of kernels, whether one by one or as graphs."""
         self.all_on_device = not any(isinstance(part, HostCall) for part in self.parts)
         self.all_direct = all(isinstance(part, DeviceWork) and part.direct for part in self.parts)
         """Whether there is nothing but launches of kernels, one by one."""

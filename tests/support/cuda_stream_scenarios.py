@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from cuda_foreign import Exported, Foreign
-from cuda_running import SCALED, Array, chain, chain_value, compiled, counters, driver_calls, normal, on_device
+from cuda_running import SCALED, Array, chain, chain_value, changes, compiled, counters, driver_calls, normal, on_device
 
 from fuse_opt.runtime.device.driver import THREAD_STREAM
 
@@ -157,8 +157,13 @@ def captured_by_the_caller() -> str:
             for _ in range(2):  # from the second time on there is a graph
                 program(x, out=[out], stream=stream)
             graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
+            other, before = gpuarray.empty((64, 33), np.float32), program.stats
             begin(stream.handle, 2)
+            program(x, out=[other], stream=stream)
             program(x, out=[out], stream=stream)
+            assert changes(before, program.stats) == {"calls": 2, "kernel_launches": 2 * length}, (
+                "graphs are left alone"
+            )
             with raises_text("a stream that is captured takes arrays of the device"):
                 program(normal(64, 33), out=[out], stream=stream)
             end(stream.handle, ctypes.byref(graph))
@@ -166,7 +171,8 @@ def captured_by_the_caller() -> str:
             x.set(normal(64, 33, seed=1))
             launch(executable, stream.handle)
             stream.synchronize()
-            np.testing.assert_allclose(out.get(), chain_value(x.get(), length), 1e-5, 1e-6)
+            for made in (out, other):
+                np.testing.assert_allclose(made.get(), chain_value(x.get(), length), 1e-5, 1e-6)
             program(x, out=[out], stream=stream)  # ordered as before
             stream.synchronize()
     return "2 programs"
