@@ -11,6 +11,7 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import refuse_encodings
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp, storage_error
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.interfaces.transformed_weight import TransformedWeight
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 
 
@@ -41,6 +42,10 @@ class OpaqueOp(GraphOp):
 
     def window_contraction(self) -> WindowContraction | None:
         """The convolution of its first operand by its second one that its only result is; None where it is none."""
+        return None
+
+    def transformed_weight(self) -> type[TransformedWeight] | None:
+        """What gives its second operand where tiles of a convolution read transforms of it; None where there is no such op."""
         return None
 
     def weight_gradient(self) -> WindowContraction | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from xdsl.ir import SSAValue
+
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
 
 SIDE, READ = 2, 4
 """Positions of a tile along an axis, and elements that it reads."""
@@ -12,3 +15,13 @@ PRODUCTS = READ * READ
 
 class TransformedWeight(CompositeOp):
     """Its result is a convolution's weight; its first operand has the transforms, `[panels][16][channels][width]`."""
+
+    @classmethod
+    def transforms_of(cls, build: GraphBuilder, weight: SSAValue, width: int) -> SSAValue:
+        """The transforms of a weight `[filters][channels][taps...]`, with zeros behind the last filter."""
+        raise NotImplementedError
+
+    @classmethod
+    def seen(cls, build: GraphBuilder, transforms: SSAValue, filters: int) -> SSAValue:
+        """The weight of which the operand has the transforms."""
+        raise NotImplementedError

@@ -8,10 +8,10 @@ from fuse_opt.dialects.analysis.contractions.conv_kernels import packed_filters,
 from fuse_opt.dialects.analysis.contractions.packed_panels import filter_panel_width
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.fused import KernelOp, YieldOp
-from fuse_opt.dialects.graph.movement.winograd import winograd_filters, winograd_taps
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.interfaces.transformed_weight import TransformedWeight
 from fuse_opt.passes.frozen.prepare_function import PrepareFunction
 from fuse_opt.passes.remarks import remark
 
@@ -31,7 +31,8 @@ class TransformedFilters:
         except Unschedulable:
             return False
         argument = found.of.weight
-        if found.is_transformed or not isinstance(argument, BlockArgument):
+        kind = found.of.op.transformed_weight()
+        if found.is_transformed or kind is None or not isinstance(argument, BlockArgument):
             return False
         operand = kernel.operands[argument.index]
         if operand not in self.second.values:
@@ -39,23 +40,27 @@ class TransformedFilters:
         op, windows = found.of.op, found.of.contraction
         width = filter_panel_width(windows, found.of.sums.itemsize)
         if (made := self.known.get((operand, width))) is None:
-            made = self.second.give(self._made(kernel, op, operand, width), f"{operand.name_hint or 'w'}_transformed")
+            made = self.second.give(
+                self._made(kernel, op, kind, operand, width), f"{operand.name_hint or 'w'}_transformed"
+            )
             self.known[operand, width] = made
         size = packed_filters(windows, width) * dtype(argument).itemsize
         message = (
             f"reads its filters as '{self.second.prepare.sym_name.data}' transforms them, for tiles of 2x2 positions"
         )
         remark(self.name, kernel, "packed", message, numbers={"width": width, "bytes": size})
-        _read(kernel, op, argument, made)
+        _read(kernel, op, kind, argument, made)
         return True
 
-    def _made(self, kernel: KernelOp, op: OpaqueOp, operand: SSAValue, width: int) -> SSAValue:
+    def _made(
+        self, kernel: KernelOp, op: OpaqueOp, kind: type[TransformedWeight], operand: SSAValue, width: int
+    ) -> SSAValue:
         """What a kernel of the second function makes."""
         source = self.second.values[operand]
         block = Block(arg_types=[source.type])
         block.args[0].name_hint = source.name_hint
         build = GraphBuilder()
-        found = winograd_filters(build, block.args[0], width)
+        found = kind.transforms_of(build, block.args[0], width)
         block.add_ops([*build.ops, YieldOp.create(operands=[found])])
         for inner in block.ops:
             inner.location = op.location
@@ -65,13 +70,15 @@ class TransformedFilters:
         return made.results[0]
 
 
-def _read(kernel: KernelOp, op: OpaqueOp, argument: BlockArgument, value: SSAValue) -> None:
+def _read(
+    kernel: KernelOp, op: OpaqueOp, kind: type[TransformedWeight], argument: BlockArgument, value: SSAValue
+) -> None:
     """Has the kernel's convolution read a weight of which the value has the transforms."""
     transforms = kernel.block.insert_arg(value.type, len(kernel.block.args))
     transforms.name_hint = value.name_hint
     kernel.operands = [*kernel.operands, value]
     build = GraphBuilder()
-    seen = winograd_taps(build, transforms, shape(argument)[0])
+    seen = kind.seen(build, transforms, shape(argument)[0])
     for inner in build.ops:
         inner.location = op.location
         kernel.block.insert_op_before(inner, op)

@@ -18,12 +18,14 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.movement.pad_roll_tile import PadOp
+from fuse_opt.dialects.graph.movement.winograd import WinogradTapsOp
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import IntArray, int_array, ints
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
+from fuse_opt.dialects.interfaces.transformed_weight import TransformedWeight
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.encodings import OrderAttr
 
@@ -202,6 +204,9 @@ class ConvOp(Convolution):
 
     def scaled_axes(self) -> tuple[int, int] | None:
         return 0, 1
+
+    def transformed_weight(self) -> type[TransformedWeight] | None:
+        return WinogradTapsOp
 
     def window_contraction(self) -> WindowContraction | None:
         x, weight, result = (shape(value) for value in (self.x, self.weight, self.result))

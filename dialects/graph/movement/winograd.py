@@ -29,20 +29,6 @@ TAPS = 3
 """Of a filter, along an axis; a transformed one has as many parts as a tile reads elements."""
 
 
-def winograd_filters(build: GraphBuilder, weight: SSAValue, width: int) -> SSAValue:
-    """The filters `[filters][channels][3][3]` as `[panels][16][channels][width]`, with zeros behind the last one."""
-    filters, channels, *_ = shape(weight)
-    panels = -(-filters // width)
-    if panels * width != filters:
-        weight = build(PadOp, weight, pads=int_array([0, 0, 0, 0, panels * width - filters, 0, 0, 0]))
-    value = build(ReshapeOp, weight, shape=int_array((panels, width, channels, TAPS, TAPS)))
-    value = build(PermuteDimsOp, value, axes=int_array((3, 4, 0, 2, 1)))
-    for axis in (0, 1):
-        value = _transformed(build, value, axis)
-    value = build(ReshapeOp, value, shape=int_array((PRODUCTS, panels, channels, width)))
-    return build(PermuteDimsOp, value, axes=int_array((1, 0, 2, 3)))
-
-
 def _transformed(build: GraphBuilder, value: SSAValue, axis: int) -> SSAValue:
     """G times the three parts along an axis."""
     first, middle, last = _parts(build, value, axis)
@@ -75,6 +61,23 @@ class WinogradTapsOp(TransformedWeight):
     filters = prop_def(IntegerAttr)
     result = result_def(TensorType)
 
+    @classmethod
+    def transforms_of(cls, build: GraphBuilder, weight: SSAValue, width: int) -> SSAValue:
+        filters, channels, *_ = shape(weight)
+        panels = -(-filters // width)
+        if panels * width != filters:
+            weight = build(PadOp, weight, pads=int_array([0, 0, 0, 0, panels * width - filters, 0, 0, 0]))
+        value = build(ReshapeOp, weight, shape=int_array((panels, width, channels, TAPS, TAPS)))
+        value = build(PermuteDimsOp, value, axes=int_array((3, 4, 0, 2, 1)))
+        for axis in (0, 1):
+            value = _transformed(build, value, axis)
+        value = build(ReshapeOp, value, shape=int_array((PRODUCTS, panels, channels, width)))
+        return build(PermuteDimsOp, value, axes=int_array((1, 0, 2, 3)))
+
+    @classmethod
+    def seen(cls, build: GraphBuilder, transforms: SSAValue, filters: int) -> SSAValue:
+        return build(cls, transforms, filters=int_value(filters))
+
     def infer_types(self) -> Sequence[AnyTensor]:
         extents, filters = shape(self.transforms), self.filters.value.data
         if len(extents) != 4 or extents[1] != PRODUCTS or min(extents) < 1 or not dtype(self.transforms).is_float:
@@ -97,8 +100,3 @@ class WinogradTapsOp(TransformedWeight):
         value = builder(ReshapeOp, value, shape=int_array((panels * width, channels, TAPS, TAPS)))
         ranges = [range(self.filters.value.data), range(channels), range(TAPS), range(TAPS)]
         return (builder(SliceOp, value, **slice_properties(ranges, shape(value))),)
-
-
-def winograd_taps(build: GraphBuilder, transforms: SSAValue, filters: int) -> SSAValue:
-    """The weight of which the operand has the transforms."""
-    return build(WinogradTapsOp, transforms, filters=int_value(filters))
