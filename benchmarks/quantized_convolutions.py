@@ -1,4 +1,6 @@
-"""QLinearConv against ONNX Runtime, on shapes of a quantised ResNet-50: one image, u8 x i8, scales by filter and a bias.
+"""QLinearConv against ONNX Runtime, on shapes of quantised networks: one image, u8 x i8, scales by filter and a bias.
+
+ResNet-50's, those of ResNeXt-50 with its 32 groups, and depthwise ones of MobileNetV2.
 
     python benchmarks/quantized_convolutions.py [--turns 11] [--only 3x3]
 
@@ -23,43 +25,56 @@ from fuse_opt.frontends.onnx import load
 onnx: Any = import_module("onnx")
 onnxruntime: Any = import_module("onnxruntime")
 
-SHAPES = [
-    # channels, filters, size, window, stride
-    (64, 64, 56, 3, 1),
-    (128, 128, 28, 3, 1),
-    (128, 128, 56, 3, 2),
-    (256, 256, 14, 3, 1),
-    (512, 512, 7, 3, 1),
-    (64, 256, 56, 1, 1),
-    (256, 64, 56, 1, 1),
-    (512, 128, 28, 1, 1),
-    (256, 1024, 14, 1, 1),
-    (1024, 256, 14, 1, 1),
-    (512, 2048, 7, 1, 1),
-    (256, 512, 56, 1, 2),
+Shape = tuple[int, int, int, int, int, int]
+SHAPES: list[Shape] = [
+    # channels, filters, size, window, stride, groups
+    (64, 64, 56, 3, 1, 1),
+    (128, 128, 28, 3, 1, 1),
+    (128, 128, 56, 3, 2, 1),
+    (256, 256, 14, 3, 1, 1),
+    (512, 512, 7, 3, 1, 1),
+    (64, 256, 56, 1, 1, 1),
+    (256, 64, 56, 1, 1, 1),
+    (512, 128, 28, 1, 1, 1),
+    (256, 1024, 14, 1, 1, 1),
+    (1024, 256, 14, 1, 1, 1),
+    (512, 2048, 7, 1, 1, 1),
+    (256, 512, 56, 1, 2, 1),
+    (128, 128, 56, 3, 1, 32),
+    (256, 256, 28, 3, 1, 32),
+    (512, 512, 14, 3, 1, 32),
+    (1024, 1024, 7, 3, 1, 32),
+    (32, 32, 112, 3, 1, 32),
+    (96, 96, 112, 3, 2, 96),
+    (144, 144, 56, 3, 1, 144),
+    (192, 192, 28, 3, 1, 192),
+    (384, 384, 14, 3, 1, 384),
+    (576, 576, 14, 3, 2, 576),
+    (960, 960, 7, 3, 1, 960),
+    (240, 240, 14, 5, 1, 240),
 ]
 CALLS = 3
 """Of a turn."""
 Run = Callable[[], Any]
 
 
-def model(channels: int, filters: int, size: int, window: int, stride: int) -> Any:
+def model(channels: int, filters: int, size: int, window: int, stride: int, groups: int) -> Any:
     """A model of one QLinearConv."""
     rng = np.random.default_rng(0)
-    weight = rng.integers(-127, 128, (filters, channels, window, window)).astype(np.int8)
+    weight = rng.integers(-127, 128, (filters, channels // groups, window, window)).astype(np.int8)
     given = {
         "xs": np.float32(0.02),
         "xz": np.uint8(121),
         "w": weight,
         "ws": (rng.random(filters) * 0.01 + 1e-3).astype(np.float32),
         "wz": np.zeros(filters, np.int8),
-        "ys": np.float32(channels**0.5 * window * 0.02),
+        "ys": np.float32((channels / groups) ** 0.5 * window * 0.02),
         "yz": np.uint8(118),
         "b": rng.integers(-1000, 1000, filters).astype(np.int32),
     }
     pads = [window // 2] * 4
     node = onnx.helper.make_node(
-        "QLinearConv", ["x", *given], ["y"], pads=pads, strides=[stride] * 2, kernel_shape=[window] * 2
+        "QLinearConv", ["x", *given], ["y"], pads=pads, strides=[stride] * 2, kernel_shape=[window] * 2, group=groups
     )
     result = -(-size // stride)
     x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [1, channels, size, size])
@@ -76,9 +91,9 @@ def seconds(run: Run) -> float:
     return (time.process_time() - start) / CALLS
 
 
-def compare(shape: tuple[int, int, int, int, int], threads: int, turns: int) -> str:
+def compare(shape: Shape, threads: int, turns: int) -> str:
     """A line about a shape."""
-    channels, filters, size, window, stride = shape
+    channels, filters, size, window, stride, groups = shape
     found = model(*shape)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -95,21 +110,23 @@ def compare(shape: tuple[int, int, int, int, int], threads: int, turns: int) -> 
     low = [statistics.quantiles(each, n=4)[0] * 1e3 for each in times]
     ratios = sorted(a / b for a, b in zip(*times, strict=True))
     name = f"{channels} to {filters} of {size}x{size}, {window}x{window}" + (f" by {stride}" if stride > 1 else "")
+    name += f", {groups} groups" if groups > 1 else ""
     spread = f"{ratios[0]:.2f} {statistics.median(ratios):.2f} {ratios[-1]:.2f}"
-    return f"{name:36s} {low[0]:8.3f} {low[1]:8.3f}   {spread}   {differing} bytes differ"
+    return f"{name:48s} {low[0]:8.3f} {low[1]:8.3f}   {spread}   {differing} bytes differ"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=11)
     parser.add_argument("--only", default="", help="shapes whose window is this, as 3x3")
+    parser.add_argument("--grouped", action="store_true", help="those in groups alone")
     arguments = parser.parse_args()
     threads = int(os.environ.setdefault("FUSE_OPT_NUM_THREADS", "1"))
     known = {k: v for k, v in sorted(os.environ.items()) if k.startswith(("OPENBLAS_", "MKL_", "OMP_", "FUSE_OPT_"))}
     print(f"threads {threads}, onnxruntime {onnxruntime.__version__}, {known}")
-    print(f"{'milliseconds of processor time':36s} {'ours':>8s} {'ORT':>8s}   ratios: least, median, most")
+    print(f"{'milliseconds of processor time':48s} {'ours':>8s} {'ORT':>8s}   ratios: least, median, most")
     for shape in SHAPES:
-        if arguments.only in ("", f"{shape[3]}x{shape[3]}"):
+        if arguments.only in ("", f"{shape[3]}x{shape[3]}") and (shape[-1] > 1 or not arguments.grouped):
             print(compare(shape, threads, arguments.turns), flush=True)
 
 

@@ -9,7 +9,7 @@ from fuse_opt.dialects.types.dtypes import F32, I8, I32, U8, DType, Kind
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 from fuse_opt.frontends.onnx.operators.byte_products import byte_product
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
-from fuse_opt.frontends.onnx.operators.windows import integer_convolution
+from fuse_opt.frontends.onnx.operators.windows import channels_first, integer_convolution
 
 
 @handler("MatMul")
@@ -122,11 +122,12 @@ def qlinear_matmul(n: Node, g: Emitter) -> Results:
 @handler("QLinearConv")
 def qlinear_conv(n: Node, g: Emitter) -> Results:
     """Exact sums, with a bias in i32, of which each is scaled and rounded once."""
-    y = integer_convolution(n, g, (0, 3), (2, 5))
-    channels = [-1] + [1] * (rank(y) - 2)
+    y, is_last = integer_convolution(n, g, (0, 3), (2, 5))
+    channels = [-1] + [1] * (0 if is_last else rank(y) - 2)
     for bias in n.optional(8):
         y = g.add(y, g.reshape(bias, shape=channels))
     scales = [g.cast(_scalar(n, g, position), F32) for position in (1, 4, 6)]
     x_scale, weight_scale, y_scale = (g.reshape(s, shape=channels) if rank(s) else s for s in scales)
     y = g.multiply(g.cast(y, F32), g.divide(g.multiply(x_scale, weight_scale), y_scale))
-    return g.quantize_linear(y, g.number(1.0, F32), _scalar(n, g, 7))
+    y = g.quantize_linear(y, g.number(1.0, F32), _scalar(n, g, 7))
+    return channels_first(g, y) if is_last else y

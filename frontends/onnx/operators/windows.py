@@ -153,16 +153,30 @@ def conv(n: Node, g: Emitter) -> Results:
 
 @handler("ConvInteger")
 def conv_integer(n: Node, g: Emitter) -> Results:
-    return integer_convolution(n, g, (0, 1), (2, 3))
+    y, is_last = integer_convolution(n, g, (0, 1), (2, 3))
+    return channels_first(g, y) if is_last else y
 
 
-def integer_convolution(n: Node, g: Emitter, operands: tuple[int, int], zeros: tuple[int, int]) -> Value:
+def channels_first(g: Emitter, y: Value) -> Value:
+    """A value whose channels are its last axis, in the order that ONNX has: not by the product, whose tiles store rows."""
+    return _apart(g.permute_dims(y, axes=[0, rank(y) - 1, *range(1, rank(y) - 1)]))
+
+
+def _apart(value: Value) -> Value:
+    """The same, as a kernel of its own."""
+    if isinstance(value, OpResult):
+        value.op.attributes["no_fuse"] = UnitAttr()
+    return value
+
+
+def integer_convolution(n: Node, g: Emitter, operands: tuple[int, int], zeros: tuple[int, int]) -> tuple[Value, bool]:
     """
-    The sums in i32 of products of bytes less their zero points: a product of bytes where channels are not in groups, else a
-    convolution of f32 where the weights are so small that no sum of some of the products is rounded, else of f64.
+    The sums in i32 of products of bytes less their zero points: a product of bytes where channels are not in groups,
+    else a convolution of f32 where the weights are so small that no sum of some of the products is rounded, else of f64.
+    Those of products have their channels last, which the second value says: what follows is computed so, and stored in order.
     """
     if (padding := _padding_byte(n, operands, zeros)) is not None:
-        return _unfolded(n, g, operands, zeros, padding)
+        return _unfolded(n, g, operands, zeros, padding), True
     element = F32 if _fits_f32(n, operands, zeros) else F64
     centered: list[Value] = []
     for operand, zero in zip(operands, zeros, strict=True):
@@ -173,7 +187,7 @@ def integer_convolution(n: Node, g: Emitter, operands: tuple[int, int], zeros: t
             value = g.subtract(value, g.reshaped(moved, [] if math.prod(extents(moved)) == 1 else by_filter))
         centered.append(value)
     x, weight = centered
-    return g.cast(convolution(n, g, x, weight), I32)
+    return g.cast(convolution(n, g, x, weight), I32), False
 
 
 def _padding_byte(n: Node, operands: tuple[int, int], zeros: tuple[int, int]) -> int | None:
@@ -191,43 +205,55 @@ def _padding_byte(n: Node, operands: tuple[int, int], zeros: tuple[int, int]) ->
 
 
 def _unfolded(n: Node, g: Emitter, operands: tuple[int, int], zeros: tuple[int, int], padding: int) -> Value:
-    """Such a convolution as a product of positions by elements of windows and these by filters, which lie as they are."""
+    """Such a convolution as a product of positions by elements of windows and these by filters, channels last."""
     x, weight = (n.operand(position) for position in operands)
-    many, (filters, _, *kernel) = extents(x)[0], extents(weight)
-    rows, places = _windows(n, g, x, kernel, padding)
-    positions = g.permute_dims(g.reshape(rows, shape=[many, -1, math.prod(places)]), axes=[0, 2, 1])
-    matrix = g.permute_dims(g.reshape(weight, shape=[filters, -1]), axes=[1, 0])
+    many, (filters, channels, *kernel) = extents(x)[0], extents(weight)
+    seen, places = _windows(n, g, x, kernel, padding)
+    taps = [_of_tap(g, weight, tap) for tap in itertools.product(*map(range, kernel))]
+    rows = g.stack(*seen, axis=1 + len(kernel)) if len(taps) > 1 else seen[0]
+    rows = g.reshape(rows, shape=[many, math.prod(places), len(taps) * channels])
+    matrix = g.stack(*taps, axis=1) if len(taps) > 1 else taps[0]  # made once of frozen weights, as no view is
+    matrix = g.permute_dims(g.reshape(matrix, shape=[filters, len(taps) * channels]), axes=[1, 0])
     moved = [g.cast(n.operand(zero), I32) if n.has(zero) else None for zero in zeros]
     moved = [v if v is None or math.prod(extents(v)) != 1 else g.reshaped(v, []) for v in moved]
     if n.has(zeros[1]) and n.is_known(zeros[1]) and not n.known(zeros[1]).any():
         moved[1] = None
-    y = byte_product(g, (positions, matrix), moved, n.is_known(operands[1]))
-    return g.reshape(g.permute_dims(y, axes=[0, 2, 1]), shape=[many, filters, *places])
+    y = byte_product(g, (rows, matrix), moved, n.is_known(operands[1]))
+    return g.reshape(y, shape=[many, *places, filters])
 
 
-def _windows(n: Node, g: Emitter, x: Value, kernel: Sequence[int], padding: int) -> tuple[Value, list[int]]:
+def _of_tap(g: Emitter, weight: Value, tap: Sequence[int]) -> Value:
+    """What a tap has of each filter, by channels."""
+    filters, channels, *_ = extents(weight)
+    stops = [filters, channels, *(place + 1 for place in tap)]
+    found = g.slice(weight, starts=[0, 0, *tap], stops=stops, steps=[1] * len(stops))
+    return g.reshape(found, shape=[filters, channels])
+
+
+def _windows(n: Node, g: Emitter, x: Value, kernel: Sequence[int], padding: int) -> tuple[list[Value], list[int]]:
     """
-    What windows see: [images, channels, taps, *places], places by the axes of the image. Elements are copied once for each tap,
-    in rows as they lie; what is padded is padded before.
+    What each tap of windows sees, [images, *places, channels], and how many places there are by the axes of the image. Channels
+    are turned to lie side by side first, so that taps read stretches of memory.
     """
     (many, channels, *sizes), count = extents(x), len(kernel)
     window = geometry(n, sizes, kernel)
+    x = g.permute_dims(x, axes=[0, *range(2, 2 + count), 1])
     if any(window["pads"]):
         before, after = window["pads"][:count], window["pads"][count:]
-        x = g.pad(x, pads=[0, 0, *before, 0, 0, *after], value=padding)
-        if isinstance(x, OpResult):
-            x.op.attributes["no_fuse"] = UnitAttr()  # each tap would ask again where the padding is
+        x = g.pad(x, pads=[0, *before, 0, 0, *after, 0], value=padding)
+    if math.prod(kernel) > 1:
+        x = _apart(x)  # each tap would ask again where the padding is
     strides, dilations = window["strides"], window["dilations"]
     reaches = [(taps - 1) * dilation for taps, dilation in zip(kernel, dilations, strict=True)]
-    sides = zip(extents(x)[2:], reaches, strides, strict=True)
+    sides = zip(extents(x)[1:-1], reaches, strides, strict=True)
     places = [(size - reach - 1) // stride + 1 for size, reach, stride in sides]
     parts: list[Value] = []
     for tap in itertools.product(*map(range, kernel)):
         starts = [t * dilation for t, dilation in zip(tap, dilations, strict=True)]
         stops = [a + (place - 1) * step + 1 for a, place, step in zip(starts, places, strides, strict=True)]
-        bounds = {"starts": [0, 0, *starts], "stops": [many, channels, *stops], "steps": [1, 1, *strides]}
+        bounds = {"starts": [0, *starts, 0], "stops": [many, *stops, channels], "steps": [1, *strides, 1]}
         parts.append(g.slice(x, **bounds))
-    return parts[0] if len(parts) == 1 else g.stack(*parts, axis=2), places
+    return parts, places
 
 
 def _fits_f32(n: Node, operands: tuple[int, int], zeros: tuple[int, int]) -> bool:
