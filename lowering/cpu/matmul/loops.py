@@ -19,7 +19,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
 from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
-from fuse_opt.dialects.analysis.contractions.product_copies import FEW_ROWS, FEW_TRANSPOSED
+from fuse_opt.dialects.analysis.contractions.product_copies import FEW_ROWS, FEW_TRANSPOSED, FEWEST_COPYING
 from fuse_opt.dialects.analysis.contractions.products import Product, product_of
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
@@ -79,7 +79,8 @@ class _ProductLoops:
         body = _Tiles(self, root, root.block.args)
         bounds = root.block.args[-2], root.block.args[-1]
         if self.tiling.spans_tasks(prod(self.of.batch)):
-            tasks, least = (self.tiling.panels,), -(-self.tiling.panels // max(1, self.of.columns // LEAST_STRETCH))
+            parts = self.of.columns // LEAST_STRETCH if self.tiling.tiles == 1 else FEWEST_COPYING
+            tasks, least = (self.tiling.panels,), -(-self.tiling.panels // max(1, parts))
             count_loop(
                 root,
                 "first",

@@ -205,6 +205,25 @@ def test_threads_change_no_bit() -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("epilogue", ["", BIAS_GELU_RESIDUAL], ids=["alone", "with what follows"])
+def test_blocks_of_long_rows_meet_several_panels_and_change_no_bit(epilogue: str) -> None:
+    case = Case(250, 600, 330, epilogue=epilogue)
+    tiling = case.tiling()
+    assert tiling.depth_first and tiling.tiles_copy and 1 < tiling.panels_at_a_time < tiling.panels
+    case.check()
+    program, arguments, before = fuse_opt.compile(case.text), case.arguments(), thread_pool.num_threads()
+    results: list[Array] = []
+    try:
+        for threads in (1, 2, 3, 8):
+            thread_pool.set_num_threads(threads)
+            results.append(program(*arguments).copy())
+    finally:
+        thread_pool.set_num_threads(before)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+@needs_compiler
 @pytest.mark.parametrize("columns", [700, 9000], ids=["near", "far, more than sums have room for"])
 def test_panels_that_a_thread_has_of_a_single_row_change_no_bit(columns: int) -> None:
     case = Case(1, 45, columns, epilogue=BIAS_GELU_RESIDUAL)
