@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from draws import draws
+from fuzz import random_sequence
 from laws import Subject, compiled_fault
 from program_generator import dense_program
 from xdsl.dialects.builtin import ModuleOp
@@ -19,6 +20,7 @@ import fuse_opt
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
 from fuse_opt.tools.compiler.api import load
 from fuse_opt.tools.compiler.builders import has_c_compiler
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 from fuse_opt.tools.tuning import places
 from fuse_opt.tools.tuning.fuse_tune_main import main
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
@@ -63,7 +65,9 @@ def test_random_programs_by_random_schedules(seed: int, tmp_path: Path, monkeypa
     assert found == str(fuse_opt.compile(text).module) and (
         not lines or found != str(fuse_opt.compile(text, tuned="").module)
     )
-    assert not compiled_fault(Subject.of(text, seed))
+    subject = Subject.of(text, seed)
+    assert not compiled_fault(subject)
+    assert not compiled_fault(subject, [*random_sequence(rng), *DEFAULT_PIPELINE])
 
 
 def test_two_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +85,9 @@ def test_two_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
             won = best.items() <= candidate.settings.items() or "tuned" in candidate.settings
             return Measured((-log(0.8 if won else 1.1),) * pairs, candidate.same_bits, 1e-3)
 
-        def look_again(self, candidate: Candidate) -> None: ...
+        def look_again(self, candidate: Candidate) -> str:
+            return ""
+
         def close(self) -> None: ...
 
     here = places._here  # pyright: ignore[reportPrivateUsage]
