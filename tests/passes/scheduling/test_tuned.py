@@ -106,6 +106,11 @@ def test_merging_is_by_cat_in_any_order(tmp_path: Path) -> None:
             '"lanez": 8}}]}',
             "t.json:2: entry 'lanez': expected kind or one of .*; mend it",
         ),
+        (
+            '{"fuse-opt-tuned": 1, "device": "d:here", "code": "c:now", "kernels": [{"key": "k", "schedule": {"kind": "row", '
+            '"lanes": 3}}]}',
+            "t.json:1: entry 'lanes': expected a power of two from 8 to 256, got 3; mend it",
+        ),
     ],
 )
 def test_refused_files(tmp_path: Path, text: str, message: str) -> None:

@@ -23,6 +23,13 @@ func.func @main(%x: tensor<8x16xf32>, %w: tensor<16x32xf32> {graph.frozen}, %b: 
   func.return %2 : tensor<8x32xf32>
 }
 """
+PRODUCTS = """
+func.func @main(%x: tensor<16x16xf32>) -> tensor<16x16xf32> {
+  %0 = graph.matmul %x, %x : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  %1 = graph.matmul %0, %0 : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  func.return %1 : tensor<16x16xf32>
+}
+"""
 SUM = """
 func.func @main(%x: tensor<33x70xf32>) -> tensor<33xf32> {
   %0 = graph.sum %x {axes = array<i64: 1>} : (tensor<33x70xf32>) -> tensor<33xf32>
@@ -98,13 +105,15 @@ def test_refusals_of_searches(tmp_path: Path, capsys: Capture) -> None:
     if has_c_compiler():
         (source := tmp_path / "x.mlir").write_text(SUM)
         (unknown := tmp_path / "y.mlir").write_text(SUM.replace("33x", "?x").replace("33", "?"))
+        (products := tmp_path / "z.mlir").write_text(PRODUCTS)
         for words, message in (
             ([str(source), "-o", str(tmp_path / "none" / "t.json")], "t.json' cannot be written: expected a file in"),
             ([str(source), "--kernel", "k"], "--kernel: there is no 'k'; expected one of kernel_sum_0"),
             ([str(unknown)], "expected known extents of arguments, got `?`"),
             ([str(tmp_path / "none.mlir")], "none.mlir': No such file or directory"),
+            ([str(products), "--budget", "12B"], "z.mlir:3:3: error: budget of 12 bytes: 'graph.matmul' needs"),
         ):
-            assert main(words) == 1
+            assert main([*words, "--records", str(tmp_path / "r")]) == 1
             assert message in capsys.readouterr().err
 
 

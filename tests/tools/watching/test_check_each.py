@@ -48,6 +48,15 @@ def test_cuda_by_emulation(program: str, capsys: pytest.CaptureFixture[str]) -> 
     assert '"against": "cuda", "run_by": "generated"' in capsys.readouterr().out
 
 
+def test_cuda_without_a_compiler_of_cxx_is_one_line(
+    program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fuse_opt.runtime.emulation.program.find_cxx", lambda: None)
+    assert main([program, "--check-each", "--against", "cuda", "-p", "unfused"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "CUDA C runs on the CPU by g++, and there is none on PATH; install it" in line
+
+
 @needs_cxx
 def test_unknown_extents_and_frozen_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "frozen.mlir"
