@@ -261,15 +261,18 @@ def kill(given: argparse.Namespace, folder: Path) -> None:
     (source := folder / "p.mlir").write_text(four_kernels())
     records, drawn = folder / "records", random.Random(given.seed)
     words = [str(source), "-o", str(folder / "t.json"), "--trials", "160", "--threads", "1", "--records", str(records)]
-    resumed: list[float] = []
+    said, resumed = dict[int, float](), dict[int, float]()
     killed = 0
     for number in range(given.times):
-        before, start = lines_of(records), time.monotonic()
-        run = subprocess.Popen([*TUNE, *words], stderr=subprocess.DEVNULL, start_new_session=True)
+        before, start = turns_in(records), time.monotonic()
+        with (told := folder / "told.txt").open("w") as stream:
+            run = subprocess.Popen([*TUNE, *words], stderr=stream, start_new_session=True)
         until = start + drawn.uniform(5.0, 14.0)
         while time.monotonic() < until and run.poll() is None:
-            if len(resumed) < given.times and len(lines_of(records)) > len(before):
-                resumed.append(time.monotonic() - start)
+            if number not in said and "goes on behind" in told.read_text():
+                said[number] = time.monotonic() - start
+            if turns_in(records) > before:
+                resumed[number] = time.monotonic() - start
                 break
             time.sleep(0.02)
         with suppress(subprocess.TimeoutExpired):
@@ -294,10 +297,10 @@ def kill(given: argparse.Namespace, folder: Path) -> None:
         f"{given.times} times -9 ({killed} of them also to a process that measures): {len(turns)} turns measured, "
         f"{len(turns) - len(set(turns))} of them twice, {len(failed)} failed by it"
     )
-    if resumed:
-        print(
-            f"first new line after {min(resumed):.2f} to {max(resumed):.2f} s (imports, gcc and the first pairs included)"
-        )
+    for what, seconds in (("goes on", said), ("first new line (gcc and the first pairs included)", resumed)):
+        if seconds:
+            low, middle, high = (each(seconds.values()) for each in (min, statistics.median, max))
+            print(f"{what} after {low:.2f} {middle:.2f} {high:.2f} s")
     print(final.stderr.strip().splitlines()[-1])
 
 
@@ -320,6 +323,11 @@ def descendants(pid: int) -> list[int]:
     while more := {child for child, parent in parents.items() if parent in found and child not in found}:
         found |= more
     return sorted(found - {pid})
+
+
+def turns_in(folder: Path) -> int:
+    """How many lines are about pairs."""
+    return sum(path.read_text().count('"state": "raced"') for path in folder.glob("*.jsonl"))
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:

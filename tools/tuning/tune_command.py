@@ -71,15 +71,17 @@ def check_usage(parser: Parser, given: argparse.Namespace) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Tunes the program. Raises InputError, UsageError, OSError, RuntimeError, ValueError."""
+    from fuse_opt.tools.tuning.search.server import start_server
+
+    if given.cluster is None:
+        start_server()  # before the imports below, which take as long as its own
     from fuse_opt.runtime.host.thread_pool import num_threads
     from fuse_opt.tools.compiler.api import limit_threads
     from fuse_opt.tools.tuning.places import places
     from fuse_opt.tools.tuning.progress import progress
-    from fuse_opt.tools.tuning.search.processes import start_server
     from fuse_opt.tools.watching.machine import on_machine
 
     if given.cluster is None:
-        start_server()
         if given.threads is not None:
             limit_threads(given.threads)
         given.threads = num_threads()

@@ -14,7 +14,15 @@ from typing import cast
 from fuse_opt.passes.devices.this_machine import Machine
 from fuse_opt.passes.scheduling.tuned_schedules import CONFIRMED, HEADER, KEPT, VERSION, Line
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
-from fuse_opt.tools.tuning.search.records import RecordedBench, Records, finished, outcome_line, study_name
+from fuse_opt.tools.tuning.search.records import (
+    FAILED,
+    RACED,
+    RecordedBench,
+    Records,
+    finished,
+    outcome_line,
+    study_name,
+)
 from fuse_opt.tools.tuning.search.study import Bench, Limit, Outcome, Study, TrialFailed
 
 LEAST_SHARE = 0.02
@@ -147,6 +155,8 @@ class Tuner:
             (site for site in sites if shares.get(site.key.key, 0.0) >= (0.0 if alone else LEAST_SHARE)),
             key=lambda site: -shares[site.key.key],
         )
+        if known := sum(map(_is_of_search, (line for site in order for line in self.records.of(site)))):
+            self.told(f"goes on behind {known} measurements that are in the records")
         start, used = self.clock() if self.begun is None else self.begun, self.used
         for number, site in enumerate(order):
             part = shares[site.key.key] / sum(shares[each.key.key] for each in order[number:])
@@ -182,6 +192,11 @@ class Tuner:
         result.lines[site.key.key], result.outcomes[site.key.key] = line, outcome
         self.told(f"{site.name}: {said_of(outcome)}")
         return outcome.trials
+
+
+def _is_of_search(line: Line) -> bool:
+    """Whether a line of the records is what came of a turn of a candidate."""
+    return line.get("state") in (RACED, FAILED) and line.get("turn") != _WEIGHING
 
 
 def _counted(candidates: int) -> str:
