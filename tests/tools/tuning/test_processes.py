@@ -14,7 +14,7 @@ from fuse_opt.lowering.program import Program
 from fuse_opt.runtime.guard_pages import can_guard_pages
 from fuse_opt.tools.compiler.api import load
 from fuse_opt.tools.compiler.builders import has_c_compiler
-from fuse_opt.tools.tuning.search import processes
+from fuse_opt.tools.tuning.search import processes, sanitized
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
 from fuse_opt.tools.tuning.search.processes import ProcessBench
 from fuse_opt.tools.tuning.search.sites import find_sites
@@ -73,19 +73,48 @@ def test_faults(site: Site, fault: str, monkeypatch: pytest.MonkeyPatch) -> None
         bench.close()
 
 
-def test_a_last_look_finds_what_c_does_not_define(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+UNDEFINED = {
+    "an operation": (
+        "{ volatile float far = 1e30f; volatile int number = (int)far; (void)number; }",
+        "crash: ended by SIG(ILL|TRAP)",
+    ),
+    "an address": (
+        "{ float near[4]; volatile float *volatile place = near; volatile int next = 4; (void)place[next]; }",
+        "crash: AddressSanitizer: stack-buffer-overflow",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", UNDEFINED)
+def test_a_last_look_finds_what_c_does_not_define(site: Site, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = site.program(site.default)
-    statement = "{ volatile float far = 1e30f; volatile int number = (int)far; (void)number; }"
+    statement, reason = UNDEFINED[fault]
     broken = replace(plain, source=with_behind_store(plain.source, statement))
 
     def program(candidate: Candidate) -> Program:
         return broken
 
+    if fault != "an operation":
+        monkeypatch.setattr(processes, "_CHECKED", ("-DCHECKED",))
     monkeypatch.setattr(site, "program", program)
     bench = ProcessBench(site, 1)
     try:
-        with pytest.raises(TrialFailed, match="crash: ended by SIG(ILL|TRAP)"):
+        with pytest.raises(TrialFailed, match=reason):
             bench.look_again(site.default)
+    finally:
+        bench.close()
+
+
+def test_a_last_look_says_what_it_cannot_look_at(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = ProcessBench(site, 1)
+    try:
+        assert bench.look_again(site.default) == ""
+        monkeypatch.setattr(sanitized, "LIBRARY", "libnone.so")
+        monkeypatch.setattr(processes, "_CHECKED", ("-fno-such-flag",))
+        assert bench.look_again(site.default) == (
+            "its operations were not checked: the compiler has no sanitizer for them; "
+            "its addresses were not checked: the compiler has no libnone.so"
+        )
     finally:
         bench.close()
 
@@ -96,7 +125,6 @@ def test_pairs_of_a_candidate_whose_bits_differ(site: Site) -> None:
         found = bench.measure(Candidate.of({"kind": "row", "lanes": 32}, False), 0, 3)
         assert len(found.pairs) == 3 and found.seconds > 0 and not found.same_bits
         assert bench.measure(site.default, 0, 2).same_bits
-        bench.look_again(site.default)
     finally:
         bench.close()
 

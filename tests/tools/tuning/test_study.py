@@ -20,10 +20,10 @@ from fuse_opt.tools.tuning.report import report_html, report_text
 from fuse_opt.tools.tuning.search import sampling
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site, single_changes
 from fuse_opt.tools.tuning.search.race import Raced, confirm, judge
-from fuse_opt.tools.tuning.search.records import RecordedBench, Records
+from fuse_opt.tools.tuning.search.records import RecordedBench, Records, outcome_line
 from fuse_opt.tools.tuning.search.sites import find_sites
 from fuse_opt.tools.tuning.search.study import Limit, Measured, Study, TrialFailed
-from fuse_opt.tools.tuning.search.tune_program import Options, Result, Tuner, tuned_text
+from fuse_opt.tools.tuning.search.tune_program import Options, Result, Tuner, said_of, tuned_text
 
 Times = dict[tuple[str, str | int], float | str]
 HERE = Machine("d:here", "c:now")
@@ -46,6 +46,7 @@ class Table:
     def __init__(self, times: Times, noise: float = 0.0, seed: int = 0) -> None:
         self.times, self.noise, self.seed = times, noise, seed
         self.undefined: set[tuple[str, str | int]] = set()
+        self.unchecked = ""
         self.asked: list[tuple[str, int]] = []
 
     def measure(self, candidate: Candidate, turn: int, pairs: int) -> Measured:
@@ -60,10 +61,11 @@ class Table:
         found = tuple(drawn.gauss(-log(factor), self.noise) for _ in range(pairs))
         return Measured(found, candidate.same_bits, 1e-3)
 
-    def look_again(self, candidate: Candidate) -> None:
+    def look_again(self, candidate: Candidate) -> str:
         """What is undefined in C is said in the table, too."""
         for entry in self.undefined & candidate.settings.items():
             raise TrialFailed(f"crash: {entry}")
+        return self.unchecked
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -126,6 +128,14 @@ def test_a_winner_that_c_does_not_define_is_none() -> None:
     table.undefined = {("lanes", 64)}
     outcome = search(table, 12).outcome
     assert outcome.winner is None and [*outcome.failed.values()] == ["crash: ('lanes', 64)"]
+
+
+def test_what_a_last_look_left_out_is_said() -> None:
+    table = Table({("lanes", 64): 0.9})
+    table.unchecked = "its addresses were not checked: nobody could"
+    outcome = search(table, 12).outcome
+    assert f"({table.unchecked}); 12 candidates" in said_of(outcome)
+    assert outcome_line(outcome, "")["unchecked"] == table.unchecked
 
 
 def test_a_kernel_against_itself_is_never_accepted() -> None:

@@ -33,9 +33,9 @@ class ClusterBench:
             raise found
         return found
 
-    def look_again(self, candidate: Candidate) -> None:
+    def look_again(self, candidate: Candidate) -> str:
         """Raises TrialFailed, and ClusterLost."""
-        self.measure(candidate, _LOOK, 0)
+        return self.measure(candidate, _LOOK, 0).unchecked
 
     def together(self, asked: Sequence[Asked]) -> Iterator[tuple[Asked, Measured | TrialFailed]]:
         """What came of each, as it comes. Raises ClusterLost."""

@@ -71,12 +71,12 @@ def serve(connection: Connection, trial: Trial) -> None:
     _end_with_parent()
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
-            if trial.flags and not _compiles_with(trial.flags):
+            if trial.flags and not compiles_with(trial.flags):
                 connection.send((UNAVAILABLE,))
                 return
             limit_threads(trial.threads)
             sets = [[np.load(file, mmap_mode="r") for file in files] for files in trial.inputs]
-            programs = [_built(each) if isinstance(each, str) else each for each in (trial.default, trial.candidate)]
+            programs = [built(each) if isinstance(each, str) else each for each in (trial.default, trial.candidate)]
             default, candidate = (whole_program(each, CpuProgram) for each in programs)
             connection.send((READY,) if trial.known else _checked(default, candidate, sets, Path(trial.results)))
             if trial.flags:
@@ -96,18 +96,20 @@ def serve(connection: Connection, trial: Trial) -> None:
             connection.send((PAIRS, pairs(timed[0], timed[1], count), timed[0].least))
 
 
-def _built(text: str) -> Program:
+def built(text: str) -> Program:
+    """The program of a module that passes have made ready."""
     from fuse_opt.lowering.emit import build_program
     from fuse_opt.tools.compiler.api import load
 
     return build_program(load(text))
 
 
-def _compiles_with(flags: Sequence[str]) -> bool:
+def compiles_with(flags: Sequence[str]) -> bool:
     """Has all that this process compiles from now on compiled with these flags, too; whether a compiler works so."""
     if (compiler := find_c_compiler()) is None:
         return False
-    os.environ["FUSE_OPT_CC"] = shlex.join([compiler.path, *flags])
+    said = os.environ.get("FUSE_OPT_CC")
+    os.environ["FUSE_OPT_CC"] = f"{said or shlex.quote(compiler.path)} {shlex.join(flags)}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return find_c_compiler() is not None
@@ -123,7 +125,7 @@ def _checked(default: Backend, candidate: Backend, sets: Sequence[Sequence[Array
     """Whether results are the default's, bit for bit, whatever lies beside arrays; else they are left in files."""
     different: dict[int, list[str]] = {}
     for number, arrays in enumerate(sets):
-        expected = _results(default(*map(np.array, arrays)))
+        expected = results_of(default(*map(np.array, arrays)))
         for at_end in (True, False) if can_guard_pages else (None,):
             got = _guarded_results(candidate, arrays, expected, at_end)
             if not all(map(_is_same, got, expected)):
@@ -138,7 +140,7 @@ def _guarded_results(
     program: Backend, arrays: Sequence[Array], expected: Sequence[Array], at_end: bool | None
 ) -> list[Array]:
     if at_end is None:
-        return _results(program(*map(np.array, arrays)))
+        return results_of(program(*map(np.array, arrays)))
     with guarded() as allocate:
         given = [allocate(array, at_end=at_end) for array in arrays]
         out = [allocate(np.zeros_like(array), at_end=at_end) for array in expected]
@@ -146,7 +148,8 @@ def _guarded_results(
         return [array.copy() for array in out]
 
 
-def _results(found: Any) -> list[Array]:
+def results_of(found: Any) -> list[Array]:
+    """Copies of what a call gave."""
     arrays = cast("tuple[Any, ...]", found) if isinstance(found, tuple) else (found,)
     return [np.array(array) for array in arrays]
 

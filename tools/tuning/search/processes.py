@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import prod
-from multiprocessing.forkserver import ensure_running
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ import numpy as np
 
 from fuse_opt.lowering.program import Program
 from fuse_opt.tools.commands.measuring import example_inputs
-from fuse_opt.tools.compiler import api
-from fuse_opt.tools.tuning.search import measuring_child
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
-from fuse_opt.tools.tuning.search.measuring_child import DIFFERS, FAILED, Trial, serve
+from fuse_opt.tools.tuning.search.measuring_child import DIFFERS, FAILED, UNAVAILABLE, Trial, serve
 from fuse_opt.tools.tuning.search.race import CONFIRMATION
+from fuse_opt.tools.tuning.search.sanitized import why_unchecked
+from fuse_opt.tools.tuning.search.server import start_server
 from fuse_opt.tools.tuning.search.study import Measured, TrialFailed
 from fuse_opt.tools.watching.units import distances
 
@@ -43,13 +42,8 @@ _CHECKED = (
     "-fsanitize=undefined,float-cast-overflow", "-fno-sanitize=float-divide-by-zero", "-fsanitize-undefined-trap-on-error",
 )  # fmt: skip
 """What C leaves undefined ends the process."""
+_UNCHECKED = "its operations were not checked: the compiler has no sanitizer for them"
 _SPECIAL = (0.0, -0.0, float("nan"), float("inf"), float("-inf"), 1e-42, -1e-42, 1.0, -1.0)
-
-
-def start_server() -> None:
-    """Has the process that others are started from begin to import what they need; nobody waits for it."""
-    multiprocessing.get_context("forkserver").set_forkserver_preload([measuring_child.__name__, api.__name__])
-    ensure_running()
 
 
 class ProcessBench:
@@ -127,18 +121,24 @@ class ProcessBench:
             least = min(least, seconds)
         return Measured(tuple(found), self._bits[candidate], least)
 
-    def look_again(self, candidate: Candidate) -> None:
-        """Runs it on the same numbers as C whose every operation is checked, where the compiler can. Raises TrialFailed."""
-        self._started(candidate, _CHECKED).end()
+    def look_again(self, candidate: Candidate) -> str:
+        """Runs it on the same numbers as C whose every operation is checked, and then every address. Raises TrialFailed."""
+        (child := self._started(candidate, _CHECKED)).end()
+        skipped = [_UNCHECKED] if child.began == UNAVAILABLE else []
+        skipped += filter(None, [why_unchecked(self._trial(candidate), START_SECONDS)])
+        return "; ".join(skipped)
+
+    def _trial(
+        self, candidate: Candidate, known: bool = False, swapped: bool = False, flags: tuple[str, ...] = ()
+    ) -> Trial:
+        program = self._sent(candidate)
+        return Trial(self._default, program, self._files, str(self._folder), self._threads, known, swapped, flags)
 
     def _started(self, candidate: Candidate, flags: tuple[str, ...] = (), *, swapped: bool = False) -> _Child:
-        program = self._sent(candidate)
-        known = candidate in self._bits and not flags
-        child = _Child(
-            Trial(self._default, program, self._files, str(self._folder), self._threads, known, swapped, flags)
-        )
+        child = _Child(self._trial(candidate, candidate in self._bits and not flags, swapped, flags))
         try:
             answer = child.answer(START_SECONDS)
+            child.began = str(answer[0])
             if answer[0] == DIFFERS and candidate not in self._bits:
                 self._check(candidate, answer[1])
         except TrialFailed:
@@ -179,6 +179,8 @@ class _Child:
     def __init__(self, trial: Trial) -> None:
         start_server()
         context = multiprocessing.get_context("forkserver")
+        self.began = ""
+        """Its first word."""
         self._line, theirs = context.Pipe()
         self._process: BaseProcess = context.Process(target=serve, args=(theirs, trial), daemon=True)
         self._process.start()

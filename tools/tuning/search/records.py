@@ -151,10 +151,10 @@ class RecordedBench:
             self._records.add(self._site, {"state": TEXT, "schedule": candidate.settings, "text": found}, durable=False)
         return self._texts[candidate.text]
 
-    def look_again(self, candidate: Candidate) -> None:
+    def look_again(self, candidate: Candidate) -> str:
         """Raises TrialFailed, which is recorded."""
         try:
-            self._bench.look_again(candidate)
+            return self._bench.look_again(candidate)
         except TrialFailed as failure:
             self._records.add(self._site, {"state": FAILED, "schedule": candidate.settings, "reason": str(failure)})
             raise
@@ -221,6 +221,7 @@ def outcome_line(outcome: Outcome, study: str) -> Line:
     if outcome.winner and (verdict := outcome.verdict) is not None:
         found["speedup"] = [round(each, 4) for each in (verdict.low, verdict.median, verdict.high)]
         found["pairs"] = verdict.pairs
+    found |= {"unchecked": outcome.unchecked} if outcome.unchecked else {}
     found |= {"same_bits": outcome.same_bits, "default": outcome.site.default.settings, "trials": outcome.trials}
     found |= {"seconds": float(f"{outcome.seconds:.4g}"), "from": outcome.site.place, "study": study}
     return found

@@ -48,6 +48,8 @@ class Measured:
     same_bits: bool
     seconds: float = 0.0
     """Of the fastest call of the default."""
+    unchecked: str = ""
+    """Of a last look: what was not looked at, and why."""
 
 
 class Bench(Protocol):
@@ -57,8 +59,8 @@ class Bench(Protocol):
         """Raises TrialFailed."""
         ...
 
-    def look_again(self, candidate: Candidate) -> None:
-        """The last look at a winner, which may take longer than all before. Raises TrialFailed."""
+    def look_again(self, candidate: Candidate) -> str:
+        """The last look at a winner, which may take long; what was not looked at, and why. Raises TrialFailed."""
         ...
 
     def close(self) -> None:
@@ -120,6 +122,8 @@ class Outcome:
     refused: Candidate | None = None
     """Who won the race, and was not confirmed."""
     same_bits: bool = True
+    unchecked: str = ""
+    """What the last look at the winner left out, and why."""
     trials: int = 0
     duplicates: int = 0
     failed: dict[str, str] = field(default_factory=dict[str, str])
@@ -242,7 +246,7 @@ class Study:
 
     def _holds(self, winner: Candidate) -> bool:
         try:
-            self._bench.look_again(winner)
+            self.outcome.unchecked = self._bench.look_again(winner)
         except TrialFailed as failure:
             self.outcome.failed[winner.text] = str(failure)
             return False

@@ -210,8 +210,9 @@ def said_of(outcome: Outcome) -> str:
     verdict = outcome.verdict
     if outcome.winner is not None and verdict is not None:
         bits = "" if outcome.same_bits else ", bits of results differ"
+        unchecked = f" ({outcome.unchecked})" if outcome.unchecked else ""
         interval = f"{verdict.median:.3f}x ({verdict.low:.3f} to {verdict.high:.3f}, {verdict.pairs} pairs)"
-        return f"{interval} by {outcome.winner.text}{bits}; {tried}{noise}"
+        return f"{interval} by {outcome.winner.text}{bits}{unchecked}; {tried}{noise}"
     if outcome.refused is not None and verdict is not None:
         return f"the default stays: {outcome.refused.text} was not confirmed ({verdict.median:.3f}x); {tried}{noise}"
     return f"the default is best: {tried}, none >= 1.02x{noise}"
