@@ -9,6 +9,7 @@ from math import log
 from typing import cast
 
 from fuse_opt.passes.scheduling.tuned_schedules import CONFIRMED, Line
+from fuse_opt.tools.tuning.joint.pareto import Front
 from fuse_opt.tools.tuning.search.candidates import Site
 from fuse_opt.tools.tuning.search.study import Outcome
 from fuse_opt.tools.tuning.search.tune_program import Result, said_of
@@ -19,8 +20,8 @@ _RANGE = log(2.0)
 """Of the picture: twice as slow at the bottom, twice as fast at the top."""
 
 
-def report_text(sites: Sequence[Site], result: Result, file: str) -> str:
-    """The report as text; `file` is where the schedules are."""
+def report_text(sites: Sequence[Site], result: Result, file: str, front: Front | None = None) -> str:
+    """The report as text; `file` is where the schedules are, `front` has the plans of the program that were tried."""
     rows = [_HEADS, *(_cells(site, line, result) for site, line in _found(sites, result))]
     widths = [max(len(row[k]) for row in rows) for k in range(len(_HEADS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -28,18 +29,33 @@ def report_text(sites: Sequence[Site], result: Result, file: str) -> str:
         lines += ["", f"{site.name}: {said_of(outcome)}"]
         lines += [f"  {speedup:6.3f}x  {text}" for text, speedup in outcome.tried]
         lines += [f"  failed   {text}: {reason}" for text, reason in outcome.failed.items()]
+    lines += [] if front is None else ["", front.text()]
     return "\n".join([*lines, "", f"{result.message}.", _applied(file), ""])
 
 
-def report_html(sites: Sequence[Site], result: Result, file: str) -> str:
+def report_html(sites: Sequence[Site], result: Result, file: str, front: Front | None = None) -> str:
     """The report as a page that stands by itself: no scripts, and nothing from anywhere else."""
-    return "\n".join(_page(sites, result, file)) + "\n"
+    return "\n".join(_page(sites, result, file, front)) + "\n"
 
 
-def _page(sites: Sequence[Site], result: Result, file: str) -> Iterator[str]:
+def peak_text(message: str, front: Front, file: str) -> str:
+    """What a search for the least arena came to, as text."""
+    return "\n".join([front.text(), "", f"{message}.", _applied(file), ""])
+
+
+def peak_html(message: str, front: Front, file: str) -> str:
+    """The same as a page."""
+    return "\n".join([*_head(message, file), front.section(), "</html>", ""])
+
+
+def _head(message: str, file: str) -> Iterator[str]:
     yield '<!doctype html><html lang="en"><meta charset="utf-8"><title>fuse-tune</title>'
     yield "<style>body{font:14px sans-serif;margin:2em}td,th{text-align:left;padding:2px 10px}</style>"
-    yield f"<h1>fuse-tune</h1><p>{escape(result.message)}. {escape(_applied(file))}</p>"
+    yield f"<h1>fuse-tune</h1><p>{escape(message)}. {escape(_applied(file))}</p>"
+
+
+def _page(sites: Sequence[Site], result: Result, file: str, front: Front | None) -> Iterator[str]:
+    yield from _head(result.message, file)
     yield f"<table><thead><tr>{''.join(f'<th>{head}</th>' for head in _HEADS)}</tr></thead><tbody>"
     for site, line in _found(sites, result):
         yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(site, line, result))}</tr>"
@@ -50,6 +66,8 @@ def _page(sites: Sequence[Site], result: Result, file: str) -> Iterator[str]:
         if outcome.failed:
             items = "".join(f"<li>{escape(text)}: {escape(reason)}</li>" for text, reason in outcome.failed.items())
             yield f"<h3>Failed</h3><ul>{items}</ul>"
+    if front is not None:
+        yield front.section()
     yield "</html>"
 
 

@@ -135,10 +135,11 @@ def _tuned_at(
     """Tunes for one machine; the report is written where it has a name, and `prefix` stands before each line."""
     from fuse_opt.runtime.disk_cache import default_directory
     from fuse_opt.tools.steering.tuned_plan import Plan
+    from fuse_opt.tools.tuning.joint.pareto import Front, tried_front
     from fuse_opt.tools.tuning.joint.peak import least_arena
     from fuse_opt.tools.tuning.joint.program_site import ProgramSite
     from fuse_opt.tools.tuning.joint.whole import Search
-    from fuse_opt.tools.tuning.report import report_html, report_text
+    from fuse_opt.tools.tuning.report import peak_html, peak_text, report_html, report_text
     from fuse_opt.tools.tuning.search.records import Records, program_digest
     from fuse_opt.tools.tuning.search.sites import find_sites
     from fuse_opt.tools.tuning.search.study import Limit
@@ -181,13 +182,22 @@ def _tuned_at(
         limit = Limit(tuner.clock, given.trials, seconds, tuner.interrupted)
         found = least_arena(program, lambda: place.bench(program), limit, given.same_bits)
         written([], Result(), found.entry(program))
+        if report.name:
+            front = Front(program, found.points, found.seconds)
+            write_atomically((peak_html if _is_page(report) else peak_text)(found.said(), front, str(output)), report)
         say(f"{found.said()}; written to {output}")
         return
     result = Search(program, tuner, sites_of, written, output, given.joint).run()
     if report.name:
-        text = report_html if report.suffix == ".html" else report_text
-        write_atomically(text([program, *tuner.sites], result, str(output)), report)
+        outcome = result.outcomes.get(program.key.key)
+        front = None if outcome is None else tried_front(program, outcome.tried, outcome.seconds)
+        text = report_html if _is_page(report) else report_text
+        write_atomically(text([program, *tuner.sites], result, str(output), front), report)
     say(f"{result.message}; {result.measured} measurements; written to {output}")
+
+
+def _is_page(report: Path) -> bool:
+    return report.suffix == ".html"
 
 
 def _writable(option: str, name: str) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from fuse_opt.tools.steering.tuned_plan import ENTRY
+from fuse_opt.tools.tuning.joint.pareto import Point
 from fuse_opt.tools.tuning.joint.program_site import ProgramSite
 from fuse_opt.tools.tuning.search.candidates import Candidate
 from fuse_opt.tools.tuning.search.race import LEAST_PAIRS, judge
@@ -28,6 +29,10 @@ class Smallest:
     edits: dict[str, str | int] = field(default_factory=dict[str, str | int])
     trials: int = 0
     speedup: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    points: list[Point] = field(default_factory=list[Point])
+    """All that was measured, the rules' plan first."""
+    seconds: float = 0.0
+    """Of a call of the rules' plan."""
 
     def said(self) -> str:
         """A sentence about it."""
@@ -59,6 +64,7 @@ def least_arena(program: ProgramSite, bench: Callable[[], Bench], limit: Limit, 
     if not before:
         raise NothingToDo("--objective peak: the program has no arena: there is nothing to do")
     found, alone = Smallest(before, before), list[tuple[int, Candidate]]()
+    found.points.append(Point({}, before, found.speedup))
     for candidate in program.changes(same_bits):
         if limit.is_spent():
             break
@@ -71,11 +77,13 @@ def least_arena(program: ProgramSite, bench: Callable[[], Bench], limit: Limit, 
         for candidate in _together(alone, found):
             if (arena := _arena(program, candidate)) is not None and arena < found.after:
                 try:
-                    verdict = judge(measuring.measure(candidate, _TURN, LEAST_PAIRS).pairs)
+                    measured = measuring.measure(candidate, _TURN, LEAST_PAIRS)
                 except TrialFailed:
                     continue
+                verdict, found.seconds = judge(measured.pairs), measured.seconds
                 found.edits, found.after = candidate.settings, arena
                 found.speedup = verdict.low, verdict.median, verdict.high
+                found.points.append(Point(found.edits, arena, found.speedup))
     finally:
         measuring.close()
     found.trials = limit.used

@@ -20,8 +20,10 @@ from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.steering.tuned_plan import PlanError, plan_for
 from fuse_opt.tools.tuning.joint.edits import ADDED, DROPPED
+from fuse_opt.tools.tuning.joint.pareto import tried_front
 from fuse_opt.tools.tuning.joint.program_site import ProgramSite
 from fuse_opt.tools.tuning.joint.whole import Search
+from fuse_opt.tools.tuning.report import report_html
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
 from fuse_opt.tools.tuning.search.records import Records
 from fuse_opt.tools.tuning.search.study import Measured, TrialFailed
@@ -58,9 +60,10 @@ class Table:
             factor *= self.times.get(label, self.times.get(str(value), 1.0 if label != "tuned" else 0.8))
         return Measured((-log(factor),) * pairs, True, 1e-3)
 
-    def look_again(self, candidate: Candidate) -> None:
+    def look_again(self, candidate: Candidate) -> str:
         if "undefined" in candidate.settings:
             raise TrialFailed("crash")
+        return ""
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -103,6 +106,9 @@ def test_a_plan_that_is_confirmed_is_applied_to_its_program_alone(tmp_path: Path
     whole = json.loads(file.read_text())
     assert whole["plan"]["edits"] == {MATMUL: "numpy.matmul"} and whole["whole"] == [1.25] * 3
     assert whole["plan"]["speedup"][1] == pytest.approx(1.25) and result.outcomes
+    (outcome,) = result.outcomes.values()
+    page = report_html([program()], result, "t.json", tried_front(program(), outcome.tried, outcome.seconds))
+    assert "<h2>Memory and time</h2>" in page and "no other beats in both" in page and "numpy.matmul" in page
     again, _ = search(tmp_path, {})
     assert again.measured == 0 and json.loads(file.read_text()) == whole
 
