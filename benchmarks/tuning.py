@@ -1,10 +1,11 @@
 """What tuning wins, and that it chooses nothing by chance: `python benchmarks/tuning.py WHAT`.
 
-    python benchmarks/tuning.py programs [--minutes 3] [--only softmax,relu] [--threads 1]
+    python benchmarks/tuning.py programs [--minutes 3] [--only softmax,relu] [--threads 1] [--keep FOLDER]
     python benchmarks/tuning.py others [--minutes 3] [--only u_net]    programs nobody tuned by hand: as wholes, in fresh pairs
     python benchmarks/tuning.py itself [--times 100]      a kernel against a second build of itself, by the machine's own clock
     python benchmarks/tuning.py kill [--times 20]         -9 to a run at random moments; what was lost, how soon it goes on
     python benchmarks/tuning.py records [--count 10000]   reading records, and compiling with and without a tuned file
+    python benchmarks/tuning.py kernel                    all texts of one kernel: how long, what a trial costs beside, and again
 
 Each of them prints its figures and what the machine was; nothing is written but below a temporary folder.
 """
@@ -22,98 +23,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+from tuning_programs import EXAMPLES, OTHERS, PROGRAMS, file_name, four_kernels, softmax
+
 TUNE = [sys.executable, "-m", "fuse_opt.tools.tuning.fuse_tune_main"]
-
-
-def function(results: Mapping[str, str], arguments: Sequence[str], *lines: str) -> str:
-    """A program of lines `NAME = OP : TYPES` with %0, %1 ... as arguments; `results` are types of values by name."""
-    given = ", ".join(f"%{k}: tensor<{type_}>" for k, type_ in enumerate(arguments))
-    names, types = ", ".join(results), ", ".join(f"tensor<{type_}>" for type_ in results.values())
-    body = "\n  ".join(lines)
-    return f"func.func @main({given}) -> ({types}) {{\n  {body}\n  func.return {names} : {types}\n}}\n"
-
-
-def binary(name: str, op: str, a: str, b: str, type_: str, other: str = "") -> str:
-    """An op of two operands; `other` is the type of the second where that is another one."""
-    return f"{name} = graph.{op} {a}, {b} : (tensor<{type_}>, tensor<{other or type_}>) -> tensor<{type_}>"
-
-
-def unary(name: str, op: str, a: str, type_: str, attributes: str = "", result: str = "") -> str:
-    """An op of one operand."""
-    return f"{name} = graph.{op} {a} {attributes}: (tensor<{type_}>) -> tensor<{result or type_}>"
-
-
-def softmax(rows: int, columns: int) -> str:
-    t = f"{rows}x{columns}xf32"
-    return function({"%r": t}, [t], unary("%r", "softmax", "%0", t, "{axis = -1 : i64} "))
-
-
-def lstm(rows: int, columns: int) -> str:
-    t = f"{rows}x{columns}xf32"
-    return function(
-        {"%h": t, "%new": t},
-        [t] * 5,
-        *(unary(f"%g{k}", "tanh" if k == 2 else "sigmoid", f"%{k}", t) for k in range(4)),
-        binary("%kept", "multiply", "%g1", "%4", t),
-        binary("%added", "multiply", "%g0", "%g2", t),
-        binary("%new", "add", "%kept", "%added", t),
-        unary("%t", "tanh", "%new", t),
-        binary("%h", "multiply", "%g3", "%t", t),
-    )
-
-
-def turned(rows: int, columns: int) -> str:
-    given, t, row = f"{columns}x{rows}xf32", f"{rows}x{columns}xf32", f"{columns}xf32"
-    return function(
-        {"%r": t},
-        [given, row],
-        unary("%a", "permute_dims", "%0", given, "{axes = array<i64: 1, 0>} ", t),
-        binary("%b", "add", "%a", "%1", t, row),
-        unary("%r", "relu", "%b", t),
-    )
-
-
-def moments(rows: int, columns: int) -> str:
-    given, row = f"{rows}x{columns}xf32", f"{columns}xf32"
-    axes = "{axes = array<i64: 0>} "
-    return function(
-        {"%m": row, "%v": row},
-        [given],
-        unary("%m", "mean", "%0", given, axes, row),
-        unary("%v", "var", "%0", given, axes, row),
-    )
-
-
-def residual(rows: int, columns: int) -> str:
-    t, row = f"{rows}x{columns}xf32", f"{columns}xf32"
-    norm = (
-        f"graph.layer_norm %s, %3, %4 {{axis = -1 : i64}} : (tensor<{t}>, tensor<{row}>, tensor<{row}>) -> tensor<{t}>"
-    )
-    return function(
-        {"%r": t},
-        [t, t, t, row, row],
-        binary("%d", "multiply", "%0", "%1", t),
-        binary("%s", "add", "%d", "%2", t),
-        f"%r = {norm}",
-    )
-
-
-PROGRAMS: dict[str, Callable[[], str]] = {
-    "softmax 12001x771": lambda: softmax(12001, 771),
-    "lstm 251x509": lambda: lstm(251, 509),
-    "lstm 8191x509": lambda: lstm(8191, 509),
-    "relu(a.T + b) 4099x4093": lambda: turned(4099, 4093),
-    "mean, var over axis 0 2039x509": lambda: moments(2039, 509),
-    "dropout, residual, layer norm 1031x1021": lambda: residual(1031, 1021),
-    "transformer_block.mlir": lambda: (EXAMPLES / "transformer_block.mlir").read_text(),
-}
 
 
 def tuned(
@@ -124,15 +42,17 @@ def tuned(
         if given.only and not any(word in name for word in given.only.split(",")):
             continue
         (source := folder / "p.mlir").write_text(text())
-        words = ["--minutes", str(given.minutes), "--threads", str(given.threads), "--records", str(folder / "records")]
-        done = subprocess.run(
-            [*TUNE, str(source), "-o", str(folder / "t.json"), *words], capture_output=True, text=True
-        )
+        kept = Path(given.keep) if given.keep else folder
+        output = kept / f"{file_name(name)}.json"
+        words = ["--minutes", str(given.minutes), "--threads", str(given.threads), "--records", str(kept / "records")]
+        load = os.getloadavg()[0]
+        done = subprocess.run([*TUNE, str(source), "-o", str(output), *words], capture_output=True, text=True)
         last = done.stderr.strip().splitlines()[-1]
         if done.returncode:
             print(f"{name:40s} {last}")
             continue
-        yield name, json.loads((folder / "t.json").read_text()), last.partition("; written")[0]
+        said = f"{last.partition('; written')[0]}; load {load:.1f} to {os.getloadavg()[0]:.1f}"
+        yield name, json.loads(output.read_text()), said
 
 
 def programs(given: argparse.Namespace, folder: Path) -> None:
@@ -151,51 +71,6 @@ def programs(given: argparse.Namespace, folder: Path) -> None:
                 flush=True,
             )
         print(f"{name:40s} {last}", flush=True)
-
-
-def optimizer(tensors: int, seed: int) -> str:
-    """A step with momentum of so many tensors of odd sizes."""
-    drawn = random.Random(seed)
-    shapes = [f"{2 * drawn.randint(8, 128) + 1}x{2 * drawn.randint(2, 64) + 1}xf32" for _ in range(tensors)]
-    arguments, lines, results = ["1xf32", "1xf32"], list[str](), dict[str, str]()
-    for k, t in enumerate(shapes):
-        parameter, velocity, gradient = (f"%{2 + 3 * k + n}" for n in range(3))
-        arguments += [t, t, t]
-        lines += [
-            binary(f"%a{k}", "multiply", velocity, "%0", t, "1xf32"),
-            binary(f"%v{k}", "add", f"%a{k}", gradient, t),
-            binary(f"%s{k}", "multiply", f"%v{k}", "%1", t, "1xf32"),
-            binary(f"%p{k}", "subtract", parameter, f"%s{k}", t),
-        ]
-        results |= {f"%p{k}": t, f"%v{k}": t}
-    return function(results, arguments, *lines)
-
-
-def u_net(channels: int, side: int) -> str:
-    """Two convolutions with activations, and a connection past them."""
-    t, weights = f"1x{channels}x{side}x{side}xf32", f"{channels}x{channels}x3x3xf32"
-    window = (
-        "{strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 1 : i64}"
-    )
-    types = f"(tensor<{t}>, tensor<{weights}>) -> tensor<{t}>"
-    return function(
-        {"%r": t},
-        [t, weights, weights],
-        f"%a = graph.conv %0, %1 {window} : {types}",
-        unary("%b", "gelu", "%a", t),
-        f"%c = graph.conv %b, %2 {window} : {types}",
-        binary("%d", "add", "%c", "%0", t),
-        unary("%m", "mean", "%d", t, "{axes = array<i64: 2, 3>, keepdims = true} ", f"1x{channels}x1x1xf32"),
-        binary("%r", "subtract", "%d", "%m", t, f"1x{channels}x1x1xf32"),
-    )
-
-
-EXAMPLE_NAMES = ("adam_step", "ffn", "gated_unit", "layernorm_residual", "resnet_block", "sgd_step")
-OTHERS: dict[str, Callable[[], str]] = {
-    "optimizer of 200 tensors": lambda: optimizer(200, 7),
-    "u_net block": lambda: u_net(29, 53),
-    **{f"{name}.mlir": lambda name=name: (EXAMPLES / f"{name}.mlir").read_text() for name in EXAMPLE_NAMES},
-}
 
 
 def others(given: argparse.Namespace, folder: Path) -> None:
@@ -304,12 +179,61 @@ def kill(given: argparse.Namespace, folder: Path) -> None:
     print(final.stderr.strip().splitlines()[-1])
 
 
-def four_kernels() -> str:
-    """Independent kernels, each with much to try."""
-    shapes = ("251x509", "127x1021", "64x2039", "499x257")
-    types = {f"%r{k}": f"{shape}xf32" for k, shape in enumerate(shapes)}
-    lines = [unary(f"%r{k}", "softmax", f"%{k}", t, "{axis = -1 : i64} ") for k, t in enumerate(types.values())]
-    return function(types, list(types.values()), *lines)
+def kernel(given: argparse.Namespace, folder: Path) -> None:
+    """A kernel of few texts: what the search costs where measuring takes no time; the real one; again, and in another program."""
+    from fuse_opt.tools.compiler.api import load
+    from fuse_opt.tools.tuning.search.candidates import Candidate, Site
+    from fuse_opt.tools.tuning.search.records import Records
+    from fuse_opt.tools.tuning.search.sites import find_sites
+    from fuse_opt.tools.tuning.search.study import Measured
+    from fuse_opt.tools.tuning.search.tune_program import Options, Tuner
+    from fuse_opt.tools.watching.machine import this_machine
+
+    lowering = [0.0]
+
+    class Timed(Site):
+        def text(self, candidate: Candidate) -> str:
+            start = time.perf_counter()
+            try:
+                return super().text(candidate)
+            finally:
+                lowering[0] += time.perf_counter() - start
+
+    class Instant:
+        def measure(self, candidate: Candidate, turn: int, pairs: int) -> Measured:
+            return Measured((0.0,) * pairs, candidate.same_bits, 1e-3)
+
+        def look_again(self, candidate: Candidate) -> str:
+            return ""
+
+        def close(self) -> None: ...
+
+    machine, text = this_machine(), softmax(251, 509)
+    assert machine is not None
+    (found,) = find_sites(load(text))
+    site = Timed(found.name, found.key, found.module, found.words, found.default, found.place)
+    records = Records(folder / "instant", machine)
+    start = time.perf_counter()
+    tuner = Tuner([site], records, lambda _: Instant(), time.monotonic, Options(64, None), lambda: 1e-3)
+    (outcome,) = tuner.run().outcomes.values()
+    spent, settings = time.perf_counter() - start, outcome.trials + outcome.duplicates + len(outcome.failed)
+    print(
+        f"{settings} settings, {outcome.trials} texts ({100 * outcome.duplicates / settings:.0f} % never compiled); lowering "
+        f"{1e3 * lowering[0] / settings:.1f} ms a setting, all else {1e3 * (spent - lowering[0]) / outcome.trials:.1f} ms a trial"
+    )
+    (source := folder / "p.mlir").write_text(text)
+    (other := folder / "q.mlir").write_text(four_kernels())
+    words = ["--trials", "64", "--threads", "1", "--records", str(folder / "records"), "-o", str(folder / "t.json")]
+    for what, file, more in (
+        ("first", source, []),
+        ("again", source, []),
+        ("in another program", other, ["--kernel", found.name]),
+    ):
+        start = time.monotonic()
+        run = subprocess.run([*TUNE, str(file), *words, *more], capture_output=True, text=True)
+        print(
+            f"{what}: {time.monotonic() - start:.1f} s; {run.stderr.strip().splitlines()[-1].partition('; written')[0]}"
+        )
 
 
 def descendants(pid: int) -> list[int]:
@@ -374,9 +298,10 @@ def records(given: argparse.Namespace, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("programs", "others", "itself", "kill", "records"))
+    parser.add_argument("what", choices=("programs", "others", "itself", "kill", "records", "kernel"))
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--only", default="")
+    parser.add_argument("--keep", default="", metavar="FOLDER", help="where tuned files and records stay")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
@@ -386,7 +311,16 @@ def main() -> None:
     settings = {k: v for k, v in sorted(os.environ.items()) if k.startswith(("OPENBLAS_", "MKL_", "OMP_"))}
     load = " ".join(f"{each:.1f}" for each in os.getloadavg())
     print(f"{platform.machine()}, {os.cpu_count()} processors, load {load}, environment {settings or 'none set'}")
-    actions = {"programs": programs, "others": others, "itself": itself, "kill": kill, "records": records}
+    actions = {
+        "programs": programs,
+        "others": others,
+        "itself": itself,
+        "kill": kill,
+        "records": records,
+        "kernel": kernel,
+    }
+    if given.keep:
+        Path(given.keep).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tuning-") as folder:
         actions[given.what](given, Path(folder))
 
