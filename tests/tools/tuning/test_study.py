@@ -251,10 +251,18 @@ def test_what_is_interrupted_is_confirmed_and_written_and_goes_on_later(tmp_path
 
     stopped = tuner(tmp_path, made)
     stopped.interrupted = lambda: sum(len(table.asked) for table in tables) > 9
+    told: list[str] = []
+    stopped.told = told.append
     first = stopped.run()
-    assert len(first.lines) == 1
-    rest = tuner(tmp_path, made).run()
+    assert len(first.lines) == 1 and not any("goes on" in line for line in told)
+    later = tuner(tmp_path, made)
+    later.told = told.append
+    rest = later.run()
     assert len(rest.lines) == 2 and rest.won
+    turns = [json.loads(line) for path in tmp_path.glob("*.jsonl") for line in path.read_text().splitlines()]
+    before = len([each for each in turns if each["state"] == "raced"])
+    (said,) = [line for line in told if line.startswith("goes on behind ")]
+    assert 0 < int(said.split()[3]) < before
 
 
 def test_times_that_are_no_numbers(tmp_path: Path) -> None:
