@@ -2,52 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
+from fuse_opt.dialects.fused.entry_values import Counts, Words
+
 ENTRY = "gpu"
 """The entry of a schedule that holds what is said of the GPU."""
 VARIANTS = ("thread", "warp", "block", "shared", "stream")
 """Who shares a row: nobody, a warp, or a block that keeps it in registers, in shared memory, or not at all."""
+_OF_ROWS, _OF_ELEMENTS = ("row", "column", "split"), ("pointwise", "tile")
 
 
 @dataclass(frozen=True, slots=True)
-class _Number:
-    """The values that a number may have."""
+class GpuKnob:
+    """Something that the entry may say."""
 
-    least: int
-    most: int
-    power: bool = True
-    """Whether only powers of two."""
-
-    def __str__(self) -> str:
-        return f"{'a power of two' if self.power else 'an integer'} from {self.least} to {self.most}"
-
-    def has(self, value: int) -> bool:
-        return self.least <= value <= self.most and not (self.power and value & (value - 1))
+    name: str
+    values: Words | Counts
+    kinds: tuple[str, ...]
+    """The kinds of schedules where it means something."""
+    tries: tuple[str | int, ...]
+    """What `fuse-tune` tries, beside lowering's own choice."""
+    same_bits: bool = False
+    """Whether no value of it changes a bit of a result: none does where rows are reduced."""
 
 
-NUMBERS: Mapping[str, _Number] = {
-    "threads": _Number(32, 1024),
-    "vector": _Number(1, 16),
-    "unroll": _Number(1, 16),
-    "splits": _Number(1, 1024, power=False),
-    "tile": _Number(32, 64),
-}
-_OF_ROWS = ("variant", "threads", "vector", "splits")
-_OF_ELEMENTS = ("threads", "vector", "unroll")
-_OF_KIND: Mapping[str, tuple[str, ...]] = {
-    "pointwise": _OF_ELEMENTS,
-    "tile": ("tile", *_OF_ELEMENTS),
-    "row": _OF_ROWS,
-    "column": _OF_ROWS,
-    "split": _OF_ROWS,
-    "pack": ("variant", *NUMBERS),
-}
-"""By kind of the schedule: what it may say; nothing for kinds that are not here."""
+GPU_KNOBS = (
+    GpuKnob("variant", Words(VARIANTS), (*_OF_ROWS, "pack"), VARIANTS),
+    GpuKnob("threads", Counts(32, 1024, power=True), (*_OF_ELEMENTS, *_OF_ROWS, "pack"), (64, 128, 256, 512, 1024)),
+    GpuKnob("vector", Counts(1, 16, power=True), (*_OF_ELEMENTS, *_OF_ROWS, "pack"), (1, 2, 4, 8)),
+    GpuKnob("unroll", Counts(1, 16, power=True), (*_OF_ELEMENTS, "pack"), (1, 2, 4)),
+    GpuKnob("splits", Counts(1, 1024), (*_OF_ROWS, "pack"), (1, 4, 16, 64, 264, 528)),
+    GpuKnob("tile", Counts(32, 64, power=True), ("tile", "pack"), (32, 64)),
+)
+_KNOWN = {knob.name: knob for knob in GPU_KNOBS}
 
 
 def gpu_entry_problem(schedule: DictionaryAttr) -> str | None:
@@ -57,7 +48,8 @@ def gpu_entry_problem(schedule: DictionaryAttr) -> str | None:
     if not isinstance(found, DictionaryAttr):
         return f'expected a dictionary such as {{variant = "warp"}}, got {found}; write one, or remove it'
     kind = schedule.data.get("kind")
-    known = _OF_KIND.get(kind.data, ()) if isinstance(kind, StringAttr) else ()
+    word = kind.data if isinstance(kind, StringAttr) else ""
+    known = tuple(knob.name for knob in GPU_KNOBS if word in knob.kinds)
     for name, value in found.data.items():
         if (problem := _problem(name, value, known, kind)) is not None:
             return f"entry '{name}': {problem}"
@@ -74,11 +66,10 @@ def _problem(name: str, value: Attribute, known: tuple[str, ...], kind: Attribut
     if name not in known:
         expected = f"one of {', '.join(known)}" if known else "none"
         return f"expected {expected} in a schedule of kind {kind}, got '{name}'; remove it"
-    if name == "variant":
-        if isinstance(value, StringAttr) and value.data in VARIANTS:
-            return None
-        return f"expected one of {', '.join(VARIANTS)}, got {value}; write one of them, or remove it"
-    if isinstance(value, IntegerAttr) and NUMBERS[name].has(value.value.data):
+    values = _KNOWN[name].values
+    if values.has(value):
         return None
+    if isinstance(values, Words):
+        return f"expected one of {', '.join(values.words)}, got {value}; write one of them, or remove it"
     got = value.value.data if isinstance(value, IntegerAttr) else value
-    return f"expected {NUMBERS[name]}, got {got}; write one, or remove it"
+    return f"expected {values}, got {got}; write one, or remove it"

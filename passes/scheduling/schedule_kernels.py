@@ -23,11 +23,12 @@ from fuse_opt.dialects.analysis.loop_order import LoopOrder, choose_order
 from fuse_opt.dialects.analysis.precision import precision_of, precision_problem, rounds
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.gpu_schedule import gpu_entry_problem
 from fuse_opt.dialects.fused.knobs import KNOBS, MATH, PRECISION, Knob
 from fuse_opt.dialects.implementation.selection import generated_kind
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.devices.device import find_device
-from fuse_opt.passes.devices.this_machine import THIS_MACHINE
+from fuse_opt.passes.devices.this_machine import Machine, machine_for
 from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.scheduling.decided_schedules import settle, told_schedule
 from fuse_opt.passes.scheduling.nontemporal_rules import StoreRules
@@ -159,7 +160,7 @@ class ScheduleKernelsPass(ModulePass):
                     raise RefusedError(problem, function)
                 words = {MATH: self.math, PRECISION: self.precision or precision_of(function)}
                 rules = StoreRules(function, device)
-                measured = None if table is None else _Measured(table, KernelKeys(function))
+                measured = None if table is None else _Measured(table, KernelKeys(function), machine_for(op))
                 for kernel in function.body.block.ops:
                     if isinstance(kernel, KernelOp):
                         _schedule(kernel, words, rules, measured, choices)
@@ -178,7 +179,7 @@ def _read_table(path: str, module: ModuleOp) -> TunedTable | None:
         raise RefusedError(f"{option}: '{path}': {error.strerror}", module) from None
     except ValueError as error:
         raise RefusedError(f"{option}: {error}", module) from None
-    machine = THIS_MACHINE.get()()
+    machine = machine_for(module)
     for code, fault in table.faults:
         if machine is None or code == machine.code:
             raise RefusedError(f"{option}: {fault}", module)
@@ -193,6 +194,7 @@ class _Measured:
 
     table: TunedTable
     keys: KernelKeys
+    machine: Machine | None
     _asked: int = 0
     _known: int = 0
 
@@ -200,7 +202,7 @@ class _Measured:
         """Gives a kernel, which has its default schedule, what was found for it, beside `words`; says so in a remark."""
         given = {name: value.data for name, value in words.items() if isinstance(value, StringAttr)}
         key = self.keys.key(kernel, given).key
-        tuned, state = self.table.find(key, THIS_MACHINE.get()())
+        tuned, state = self.table.find(key, self.machine)
         self._asked += 1
         self._known += key in self.table.entries
         if tuned is None:
@@ -296,7 +298,10 @@ def _words(kernel: KernelOp, words: Mapping[Knob, str]) -> Iterator[tuple[str, A
 
 def _problem(kernel: KernelOp) -> str | None:
     """Why its schedule cannot run the kernel."""
-    return SCHEMES[kernel.schedule_kind() or ""](kernel) or _refuse_entries(kernel)
+    assert kernel.schedule is not None
+    return (
+        SCHEMES[kernel.schedule_kind() or ""](kernel) or _refuse_entries(kernel) or gpu_entry_problem(kernel.schedule)
+    )
 
 
 def _plain(kernel: KernelOp) -> str:

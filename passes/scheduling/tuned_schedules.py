@@ -19,7 +19,8 @@ from typing import cast
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute
 
-from fuse_opt.dialects.fused.knobs import KNOBS
+from fuse_opt.dialects.fused.gpu_schedule import ENTRY, GPU_KNOBS, GpuKnob
+from fuse_opt.dialects.fused.knobs import KNOBS, Knob
 from fuse_opt.passes.devices.this_machine import Machine
 
 VERSION = 1
@@ -74,10 +75,12 @@ class TunedTable:
         return None, "it was not measured"
 
 
-def settings_of(schedule: DictionaryAttr) -> dict[str, str | int]:
-    """A schedule as plain values; without what is said of the GPU."""
+def settings_of(schedule: DictionaryAttr, of_gpu: bool = False) -> dict[str, str | int]:
+    """A schedule as plain values; without what is said of the GPU, or with that as `gpu.threads` and so on."""
     found: dict[str, str | int] = {}
     for name, value in schedule.data.items():
+        if of_gpu and name == ENTRY and isinstance(value, DictionaryAttr):
+            found |= {f"{_OF_GPU}{inner}": each for inner, each in settings_of(value).items()}
         if isinstance(value, StringAttr):
             found[name] = value.data
         elif isinstance(value, IntegerAttr):
@@ -87,13 +90,31 @@ def settings_of(schedule: DictionaryAttr) -> dict[str, str | int]:
 
 def schedule_of(settings: Settings) -> DictionaryAttr:
     """The schedule that these values say."""
-    entries: dict[str, Attribute] = {}
+    entries, of_gpu = dict[str, Attribute](), dict[str, Attribute]()
     for name, value in settings.items():
-        entries[name] = StringAttr(value) if isinstance(value, str) else IntegerAttr(value, i64)
-    return DictionaryAttr(entries)
+        entry = _attribute(value)
+        if name.startswith(_OF_GPU):
+            of_gpu[name.removeprefix(_OF_GPU)] = entry
+        else:
+            entries[name] = entry
+    return DictionaryAttr({**entries, **({ENTRY: DictionaryAttr(of_gpu)} if of_gpu else {})})
 
 
-_KNOWN = {knob.name: knob for knob in KNOBS}
+def _attribute(value: str | int) -> StringAttr | IntegerAttr:
+    return StringAttr(value) if isinstance(value, str) else IntegerAttr(value, i64)
+
+
+def entries_of(target: str) -> Mapping[str, Knob | GpuKnob]:
+    """What schedules of a target, "c" or "cuda", may say beside their kind, by name."""
+    return _OF_TARGET[target]
+
+
+_OF_GPU = f"{ENTRY}."
+_OF_TARGET: Mapping[str, Mapping[str, Knob | GpuKnob]] = {
+    "c": {knob.name: knob for knob in KNOBS},
+    "cuda": {f"{_OF_GPU}{knob.name}": knob for knob in GPU_KNOBS},
+}
+_KNOWN: Mapping[str, Knob | GpuKnob] = {name: knob for found in _OF_TARGET.values() for name, knob in found.items()}
 _KINDS = tuple(dict.fromkeys(kind for knob in KNOBS if knob.tries for kind in knob.kinds))
 
 
@@ -118,7 +139,7 @@ def entry_problem(name: str, value: str | int | None, kind: str) -> str | None:
         return f"expected kind or one of {', '.join(_KNOWN)}"
     if kind not in knob.kinds:
         return f'expected none for kind "{kind}", as it means something for {", ".join(knob.kinds)} alone'
-    fits = value is not None and knob.values.has(schedule_of({name: value}).data[name])
+    fits = value is not None and knob.values.has(_attribute(value))
     return None if fits else f"expected {knob.values}"
 
 

@@ -91,8 +91,7 @@ def _main(arguments: list[str]) -> int:
         passes = backend_passes(given.backend, load_problem=_nothing if given.target == "cuda" else _load_problem)
         for kind, name, text in given.passes:
             passes += parse_pass_flag(name, text) if kind == "flag" else parse_pipeline(text)
-        passes = with_dispatch_table(passes)
-        passes = passes if given.target == "cuda" else with_tuned(passes, given.tuned)
+        passes = with_tuned(with_dispatch_table(passes), given.tuned)
         return run(options, passes) if given.bisect is None else _bisect(given.bisect, options, passes)
     except UsageError as error:
         parser.error(str(error))

@@ -137,8 +137,8 @@ def compile(
     What the passes make of the function is compared with `expect`, such as "kernels<=7, arena<=14MiB, copies=0"; raises
     InputError where it is something else, with remarks that explain it as notes.
 
-    Kernels that `fuse-tune` measured on this machine run as its file or folder `tuned` says, for "cpu"; `$FUSE_OPT_TUNED` stands
-    in for None. Raises InputError for one that cannot be used.
+    Kernels that were measured on this machine, or on the GPU that the module is for, run as the file or folder `tuned` says;
+    `$FUSE_OPT_TUNED` stands in for None. Raises InputError for one that cannot be used.
 
     Extents that are unknown (`?`) are those of each call: for "cpu" one program for all of them is compiled at the first call,
     a second one where a row of more than 64 KiB is met that code keeps in memory; where neither can be, one for each set of
@@ -219,7 +219,7 @@ def _all_passes(
     """What runs for a target, with what a caller says of backends and schedules."""
     chosen = backend_passes(backend, _unavailable(target), load_problem if target == "cpu" else lambda name: None)
     passes = with_dispatch_table([*chosen, *_passes(target, pipeline, poison)])
-    return with_tuned(passes, tuned) if target == "cpu" else passes
+    return passes if target == "reference" else with_tuned(passes, tuned)
 
 
 def _compiled(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
 
 from fuse_opt.passes.devices.this_machine import Machine
 from fuse_opt.tools.tuning.search.candidates import Site
@@ -51,6 +52,36 @@ def places(cluster: str | None, threads: int, seed: int, told: Callable[[str], N
         ]
     finally:
         connection.close()
+
+
+def on_device(source: ModuleOp, passes: Sequence[ModulePass], seed: int) -> Place:
+    """The GPU that is there, for which the program is made from now on. Raises CudaUnavailable, RuntimeError."""
+    from fuse_opt.passes.devices.gpu_attach_device import attach_found
+    from fuse_opt.passes.devices.this_machine import machine_for
+    from fuse_opt.runtime.device.driver import open_device
+    from fuse_opt.tools.tuning.joint.program_site import ProgramSite
+    from fuse_opt.tools.tuning.search.processes import ProcessBench
+    from fuse_opt.tools.watching.machine import on_this_machine
+
+    device = open_device()
+    attach_found(source, device.name, device.figures())
+    with on_this_machine():
+        machine = machine_for(source)
+    if machine is None:
+        raise RuntimeError("tuning needs a C compiler, for a GPU too: the rest of a program is C")
+
+    def bench(site: Site) -> ProcessBench:
+        return ProcessBench(site, 1, seed)
+
+    def seconds(module: ModuleOp) -> float:
+        site = ProgramSite(module, passes, "-", "cuda")
+        measuring = bench(site)
+        try:
+            return measuring.measure(site.default, 0, 1).seconds
+        finally:
+            measuring.close()
+
+    return Place(machine, bench, seconds)
 
 
 def _here(threads: int, seed: int) -> Place:

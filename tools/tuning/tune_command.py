@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _DESCRIPTION = "Measures schedules of a program's kernels on this machine, and writes those that are faster as text."
 _MINUTES = 2.0
 _DIGITS = 8
+_OF_CPU = ("cluster", "joint", "objective", "budget")
 
 
 def tune_parser() -> Parser:
@@ -39,6 +40,7 @@ def tune_parser() -> Parser:
     add("--trials", type=int, metavar="N", help="try so many candidates, however long it takes")
     add("--minutes", type=float, metavar="M", help=f"stop after so many minutes (default: {_MINUTES:g})")
     add("--kernel", metavar="NAME", help="tune this kernel alone")
+    add("--target", choices=("cpu", "cuda"), default="cpu", help="what runs the program: this processor or its GPU")
     add("--joint", action="store_true", help="first try other passes, options, decisions and implementations, too")
     add("--objective", choices=("time", "peak"), default="time", help="what is to be least (default: time)")
     add("--budget", metavar="64MiB", type=budget_bytes, help="tune the program that computes again to fit into it")
@@ -65,6 +67,9 @@ def check_usage(parser: Parser, given: argparse.Namespace) -> None:
         parser.error(f"argument --report: expected FILE.html or FILE.txt, got '{given.report}'")
     if given.threads is not None and given.threads < 1:
         parser.error(f"argument --threads: expected 1 or more, got {given.threads}")
+    given_too = [name for name in _OF_CPU if getattr(given, name) not in (None, False, "time")]
+    if given.target == "cuda" and given_too:
+        parser.error(f"argument --target cuda: expected no --{given_too[0]}, which is for programs of the CPU")
     if given.cluster is not None and "://" not in given.cluster:
         parser.error(f"argument --cluster: expected an address as in tcp://HOST:8786, got '{given.cluster}'")
 
@@ -89,12 +94,14 @@ def run(given: argparse.Namespace) -> int:
     output = _writable("-o", given.output)
     if given.report is not None:
         _writable("--report", given.report)
+    source = _program(given)
     with (
         progress("fuse-tune: ", time.monotonic) as told,
-        places(given.cluster, given.threads, given.seed, told.say) as found,
+        _on_device(given, source)
+        if given.target == "cuda"
+        else places(given.cluster, given.threads, given.seed, told.say) as found,
         _interrupts(told.say) as interrupted,
     ):
-        source = _program(given)
         if len(found) == 1:
             with on_machine(found[0].machine):
                 _tuned_at(found[0], given, source, output, Path(given.report or ""), told, interrupted)
@@ -104,6 +111,14 @@ def run(given: argparse.Namespace) -> int:
             for each in waiting:
                 each.result()
     return 0
+
+
+@contextmanager
+def _on_device(given: argparse.Namespace, source: ModuleOp) -> Generator[Sequence[Place]]:
+    """The GPU that is there, for which the program is made. Raises RuntimeError where there is none."""
+    from fuse_opt.tools.tuning.places import on_device
+
+    yield [on_device(source, _passes(given, source), given.seed)]
 
 
 def _one_of_many(
@@ -146,12 +161,13 @@ def _tuned_at(
     from fuse_opt.tools.tuning.search.tune_program import Options, Result, Tuner, tuned_text, write_atomically
 
     passes = _passes(given, source)
+    target = "cuda" if given.target == "cuda" else "c"
 
     def say(line: str) -> None:
         told.say(f"{prefix}{line}")
 
     def sites_of(plan: Plan) -> list[Site]:
-        return find_sites(source.clone(), passes, plan)
+        return find_sites(source.clone(), passes, plan, target)
 
     sites = sites_of(Plan())
     _check_kernel(given.kernel, [site.name for site in sites])
@@ -177,7 +193,7 @@ def _tuned_at(
         interrupted=lambda: bool(interrupted),
         width=place.width,
     )
-    program = ProgramSite(source, passes, given.file)
+    program = ProgramSite(source, passes, given.file, target)
     if given.objective == "peak":
         limit = Limit(tuner.clock, given.trials, seconds, tuner.interrupted)
         found = least_arena(program, lambda: place.bench(program), limit, given.same_bits)
@@ -237,7 +253,10 @@ def _passes(given: argparse.Namespace, source: ModuleOp) -> list[ModulePass]:
     from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
     from fuse_opt.tools.compiler.registry import make_context
 
-    passes = [*backend_passes(given.backend, unavailable_backends(), load_problem), *make_passes(None)]
+    is_cpu = given.target == "cpu"
+    problem: Callable[[str], str | None] = load_problem if is_cpu else lambda name: None
+    unavailable = unavailable_backends(given.target)
+    passes = [*backend_passes(given.backend, unavailable, problem), *make_passes(None)]
     if given.budget is None:
         return passes
     with located(source, source):
@@ -252,6 +271,7 @@ def _about(given: argparse.Namespace) -> dict[str, object]:
         "fuse-opt": __version__,
         "program": given.file,
         "objective": given.objective,
+        "target": given.target,
         "machine": platform.processor() or platform.machine(),
         "threads": given.threads,
     }

@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.kernel_key import KernelKey
-from fuse_opt.lowering.emit import build_program
 from fuse_opt.lowering.program import LibraryCall, Program
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.tools.compiler.api import evaluate
@@ -20,7 +19,7 @@ from fuse_opt.tools.compiler.pipeline import run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.steering.tuned_plan import Plan, program_key
 from fuse_opt.tools.tuning.joint.edits import Baseline, baseline, changes
-from fuse_opt.tools.tuning.search.candidates import Candidate, Site
+from fuse_opt.tools.tuning.search.candidates import BUILD, Candidate, Site, Target
 from fuse_opt.tools.watching.bounds import allowed_in_function
 
 Array = np.ndarray[Any, Any]
@@ -29,10 +28,10 @@ Array = np.ndarray[Any, Any]
 class ProgramSite(Site):
     """A program of known extents, tuned as a whole."""
 
-    def __init__(self, module: ModuleOp, passes: Sequence[ModulePass], place: str) -> None:
+    def __init__(self, module: ModuleOp, passes: Sequence[ModulePass], place: str, target: Target = "c") -> None:
         """`passes` make it a program for the CPU; the module stays as it is."""
         key = program_key(module)
-        super().__init__("the program", KernelKey(key, key), module, place=place)
+        super().__init__("the program", KernelKey(key, key), module, place=place, target=target)
         self.passes = passes
         self._modules: dict[Candidate, str] = {}
 
@@ -61,7 +60,7 @@ class ProgramSite(Site):
         """The program of a candidate. Raises what passes and lowering raise."""
         if candidate not in self._programs:
             module = self.planned(candidate)
-            self._programs[candidate], self._modules[candidate] = build_program(module), str(module)
+            self._programs[candidate], self._modules[candidate] = BUILD[self.target](module), str(module)
         return self._programs[candidate]
 
     def text(self, candidate: Candidate) -> str:

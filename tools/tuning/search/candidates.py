@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.analysis.kernel_key import KernelKey
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import KNOBS
-from fuse_opt.lowering.emit import build_program
+from fuse_opt.lowering.emit import build_cuda_program, build_program
 from fuse_opt.lowering.program import Program
 from fuse_opt.lowering.reference.interpreter import evaluate_op
 from fuse_opt.passes.scheduling.tuned_lookup import is_tunable
-from fuse_opt.passes.scheduling.tuned_schedules import Settings, schedule_of
+from fuse_opt.passes.scheduling.tuned_schedules import Settings, entries_of, schedule_of
 from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.watching.bounds import allowed_differences
 
 Array = np.ndarray[Any, Any]
+Target: TypeAlias = Literal["c", "cuda"]
+"""The language of programs."""
 
 _PIPELINE = "infer-inplace,plan-memory,bulk-launches"
 _DIGITS = 32
+BUILD: Mapping[str, Callable[[ModuleOp], Program]] = {"c": build_program, "cuda": build_cuda_program}
+"""By the language of a site: programs of modules that passes have made ready."""
 _SAME_ORDER = ("pointwise", "tile")
 """Kinds between which nothing is computed in another order."""
 
@@ -64,6 +67,8 @@ class Site:
     place: str = "-"
     count: int = 1
     """How many kernels of the program are the same."""
+    target: Target = "c"
+    """The language of its programs."""
 
     _programs: dict[Candidate, Program] = field(default_factory=dict[Candidate, Program], repr=False)
 
@@ -84,7 +89,7 @@ class Site:
         kernel = next(op for op in module.walk() if isinstance(op, KernelOp))
         kernel.schedule = schedule_of({**candidate.settings, **self.words})
         run_pipeline(module, make_passes(f"schedule-kernels,{_PIPELINE}"), make_context())
-        self._programs[candidate] = found = build_program(module)
+        self._programs[candidate] = found = BUILD[self.target](module)
         return found
 
     def text(self, candidate: Candidate) -> str:
@@ -124,10 +129,10 @@ def single_changes(site: Site, same_bits: bool) -> Iterator[Candidate]:
     """The default with one entry changed, entry by entry, then the other kinds; with `same_bits` those alone that promise it."""
     own, *others = site.kinds()
     base = site.default.settings
-    for knob in KNOBS:
+    for name, knob in entries_of(site.target).items():
         if own in knob.kinds and (knob.same_bits or not same_bits):
             for value in knob.tries:
-                yield Candidate.of({**base, knob.name: value}, knob.same_bits)
+                yield Candidate.of({**base, name: value}, knob.same_bits)
     for kind in others:
         same = own in _SAME_ORDER and kind in _SAME_ORDER
         if same or not same_bits:

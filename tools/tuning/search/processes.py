@@ -42,6 +42,7 @@ _CHECKED = (
     "-fsanitize=undefined,float-cast-overflow", "-fno-sanitize=float-divide-by-zero", "-fsanitize-undefined-trap-on-error",
 )  # fmt: skip
 """What C leaves undefined ends the process."""
+_NOT_HERE = "its operations and addresses were not checked: compilers have no sanitizer for a GPU"
 _UNCHECKED = "its operations were not checked: the compiler has no sanitizer for them"
 _SPECIAL = (0.0, -0.0, float("nan"), float("inf"), float("-inf"), 1e-42, -1e-42, 1.0, -1.0)
 
@@ -123,6 +124,8 @@ class ProcessBench:
 
     def look_again(self, candidate: Candidate) -> str:
         """Runs it on the same numbers as C whose every operation is checked, and then every address. Raises TrialFailed."""
+        if self._site.target != "c":
+            return _NOT_HERE
         (child := self._started(candidate, _CHECKED)).end()
         skipped = [_UNCHECKED] if child.began == UNAVAILABLE else []
         skipped += filter(None, [why_unchecked(self._trial(candidate), START_SECONDS)])
@@ -132,7 +135,8 @@ class ProcessBench:
         self, candidate: Candidate, known: bool = False, swapped: bool = False, flags: tuple[str, ...] = ()
     ) -> Trial:
         program = self._sent(candidate)
-        return Trial(self._default, program, self._files, str(self._folder), self._threads, known, swapped, flags)
+        place, target = str(self._folder), self._site.target
+        return Trial(self._default, program, self._files, place, self._threads, known, swapped, flags, target)
 
     def _started(self, candidate: Candidate, flags: tuple[str, ...] = (), *, swapped: bool = False) -> _Child:
         child = _Child(self._trial(candidate, candidate in self._bits and not flags, swapped, flags))

@@ -21,6 +21,8 @@ from fuse_opt.tools.tuning.search.study import Bench, Measured, Outcome, TrialFa
 RACED, FAILED, TEXT, TOTAL = "raced", "failed", "text", "total"
 """States of lines: pairs of one turn; why a candidate cannot be used; what it prints; seconds of a whole program."""
 _TURN_DIGITS = 5
+_TARGET = "c"
+"""Of lines that do not say it."""
 
 
 @dataclass
@@ -52,7 +54,7 @@ class Records:
         Writes a line about a kernel, to the disk before anything else happens where it is to be durable: what took a while to
         find. Raises OSError.
         """
-        self._add(site.key.key, site.key.family, entries, durable)
+        self._add(site.key.key, site.key.family, site.target, entries, durable)
 
     def total(self, program: str, measure: Callable[[], float]) -> float:
         """The seconds of a call of a program of that digest: measured once. Raises OSError."""
@@ -61,17 +63,17 @@ class Records:
             if isinstance(seconds := line.get("seconds"), float):
                 return seconds
         seconds = measure()
-        self._add(key, key, {"state": TOTAL, "seconds": float(f"{seconds:.4g}")}, True)
+        self._add(key, key, _TARGET, {"state": TOTAL, "seconds": float(f"{seconds:.4g}")}, True)
         return seconds
 
-    def _add(self, key: str, family: str, entries: Line, durable: bool) -> None:
+    def _add(self, key: str, family: str, target: str, entries: Line, durable: bool) -> None:
         line: Line = {
             "v": VERSION,
             "key": key,
             "family": family,
             "device": self.machine.device,
             "code": self.machine.code,
-            "target": "c",
+            "target": target,
             **entries,
         }
         with self._file.open("a", encoding="utf-8") as file:
@@ -102,7 +104,7 @@ class Records:
             json.dumps(line.get("schedule"), sort_keys=True): line
             for line in (*same, *self._families.get(site.key.family, []))
         }
-        return [_candidate(found[text]) for text in sorted(found)]
+        return [_candidate(found[text]) for text in sorted(found) if found[text].get("target", _TARGET) == site.target]
 
 
 def _candidate(line: Line) -> Candidate:

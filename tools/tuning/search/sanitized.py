@@ -69,7 +69,8 @@ def _run(trial: Trial) -> int:
     if not compiles_with(FLAGS):
         return _UNUSABLE
     limit_threads(trial.threads)
-    program = whole_program(built(trial.candidate) if isinstance(trial.candidate, str) else trial.candidate, CpuProgram)
+    sent = trial.candidate
+    program = whole_program(built(sent, trial.target) if isinstance(sent, str) else sent, CpuProgram)
     for files in trial.inputs:
         arrays = [np.load(file) for file in files]
         found = results_of(program(*map(np.array, arrays)))

@@ -17,6 +17,7 @@ from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.lowering.kernel.naming import kernel_name
 from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.passes.devices.gpu_attach_device import make_for
 from fuse_opt.passes.scheduling.tuned_lookup import KernelKeys, is_tunable
 from fuse_opt.passes.scheduling.tuned_schedules import settings_of
 from fuse_opt.tools.commands.measuring import example_inputs, fresh_arguments
@@ -27,13 +28,15 @@ from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.compiler.specialization import is_dynamic
 from fuse_opt.tools.source.diagnostics import format_position, source_position
 from fuse_opt.tools.steering.tuned_plan import Plan
-from fuse_opt.tools.tuning.search.candidates import Candidate, Site
+from fuse_opt.tools.tuning.search.candidates import Candidate, Site, Target
 from fuse_opt.tools.watching.kernel_files import kernel_module
 
 _CALLS, _SECONDS, _BATCH_SECONDS = 3, 0.3, 100e-6
 
 
-def find_sites(source: ModuleOp, passes: Sequence[ModulePass] | None = None, plan: Plan | None = None) -> list[Site]:
+def find_sites(
+    source: ModuleOp, passes: Sequence[ModulePass] | None = None, plan: Plan | None = None, target: Target = "c"
+) -> list[Site]:
     """
     The kernels that have something to choose, those that are the same once, in the order of the program. `passes` are the default
     ones where None; they run as a plan of the program says where it has one; the source is changed. Raises InputError, and
@@ -47,11 +50,13 @@ def find_sites(source: ModuleOp, passes: Sequence[ModulePass] | None = None, pla
             raise ValueError(
                 "expected known extents of arguments, got `?`: times are of shapes; give them as --extents"
             )
+        if target == "cuda":
+            make_for(source, target)
         with plan.steering():
             run_pipeline(source, passes[: last + 1], make_context())
     found: dict[str, Site] = {}
     names: dict[str, int] = {}
-    for site in _sites(source):
+    for site in _sites(source, target):
         if (known := found.setdefault(site.key.key, site)) is not site:
             known.count += 1
             continue
@@ -60,7 +65,7 @@ def find_sites(source: ModuleOp, passes: Sequence[ModulePass] | None = None, pla
     return list(found.values())
 
 
-def _sites(module: ModuleOp) -> Iterator[Site]:
+def _sites(module: ModuleOp, target: Target) -> Iterator[Site]:
     words = {knob.name for knob in KNOBS if not knob.tries}
     for function in functions_of(module):
         keys = KernelKeys(function)
@@ -70,16 +75,19 @@ def _sites(module: ModuleOp) -> Iterator[Site]:
             values = (*kernel.operands, *kernel.results)
             if any(encoding(value) is not None or -1 in shape(value) for value in values):
                 continue
-            settings = settings_of(kernel.schedule)
+            settings = settings_of(kernel.schedule, target == "cuda")
             given = {name: str(settings.pop(name)) for name in list(settings) if name in words}
             position = source_position(kernel)
+            alone = kernel_module(kernel, keys.overwritten(kernel))
+            alone.attributes |= module.attributes
             yield Site(
                 kernel_name(kernel),
                 keys.key(kernel, given),
-                kernel_module(kernel, keys.overwritten(kernel)),
+                alone,
                 given,
                 Candidate.of(settings),
                 "-" if position is None else format_position(*position),
+                target=target,
             )
 
 
