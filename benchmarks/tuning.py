@@ -5,6 +5,7 @@
     python benchmarks/tuning.py itself [--times 100]      a kernel against a second build of itself, by the machine's own clock
     python benchmarks/tuning.py kill [--times 20]         -9 to a run at random moments; what was lost, how soon it goes on
     python benchmarks/tuning.py records [--count 10000]   reading records, and compiling with and without a tuned file
+    python benchmarks/tuning.py cluster                   turns of half a second on one worker and on two (extra tune-cluster)
     python benchmarks/tuning.py kernel                    all texts of one kernel: how long, what a trial costs beside, and again
 
 Each of them prints its figures and what the machine was; nothing is written but below a temporary folder.
@@ -26,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +238,29 @@ def kernel(given: argparse.Namespace, folder: Path) -> None:
         )
 
 
+def cluster(given: argparse.Namespace, folder: Path) -> None:
+    """Turns that take half a second, on one worker and on two."""
+    library = import_module("distributed")
+    from fuse_opt.tools.tuning.cluster.group import connect, groups
+
+    spent: list[float] = []
+    for workers in (1, 2):
+        made = library.LocalCluster(
+            n_workers=workers, threads_per_worker=1, resources={"measure": 1}, dashboard_address=None, silence_logs=50
+        )
+        connection = connect(made.scheduler_address, 1, print)
+        (machine,) = groups(connection)
+        start = time.monotonic()
+        for _ in machine.run(time.sleep, [(0.5,)] * 16):
+            pass
+        spent.append(time.monotonic() - start)
+        connection.close()
+        made.close()
+    print(
+        f"16 turns of 0.5 s: {spent[0]:.2f} s on one worker, {spent[1]:.2f} s on two: {spent[0] / spent[1]:.2f} times"
+    )
+
+
 def descendants(pid: int) -> list[int]:
     """Processes that came of one, those that began last at the end (Linux)."""
     parents: dict[int, int] = {}
@@ -298,7 +323,7 @@ def records(given: argparse.Namespace, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("programs", "others", "itself", "kill", "records", "kernel"))
+    parser.add_argument("what", choices=("programs", "others", "itself", "kill", "records", "kernel", "cluster"))
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--only", default="")
     parser.add_argument("--keep", default="", metavar="FOLDER", help="where tuned files and records stay")
@@ -318,6 +343,7 @@ def main() -> None:
         "kill": kill,
         "records": records,
         "kernel": kernel,
+        "cluster": cluster,
     }
     if given.keep:
         Path(given.keep).mkdir(parents=True, exist_ok=True)

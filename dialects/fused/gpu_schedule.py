@@ -24,6 +24,7 @@ class GpuKnob:
     values: Words | Counts
     kinds: tuple[str, ...]
     """The kinds of schedules where it means something."""
+    doc: str
     tries: tuple[str | int, ...]
     """What `fuse-tune` tries, beside lowering's own choice."""
     same_bits: bool = False
@@ -31,12 +32,20 @@ class GpuKnob:
 
 
 GPU_KNOBS = (
-    GpuKnob("variant", Words(VARIANTS), (*_OF_ROWS, "pack"), VARIANTS),
-    GpuKnob("threads", Counts(32, 1024, power=True), (*_OF_ELEMENTS, *_OF_ROWS, "pack"), (64, 128, 256, 512, 1024)),
-    GpuKnob("vector", Counts(1, 16, power=True), (*_OF_ELEMENTS, *_OF_ROWS, "pack"), (1, 2, 4, 8)),
-    GpuKnob("unroll", Counts(1, 16, power=True), (*_OF_ELEMENTS, "pack"), (1, 2, 4)),
-    GpuKnob("splits", Counts(1, 1024), (*_OF_ROWS, "pack"), (1, 4, 16, 64, 264, 528)),
-    GpuKnob("tile", Counts(32, 64, power=True), ("tile", "pack"), (32, 64)),
+    GpuKnob("variant", Words(VARIANTS), (*_OF_ROWS, "pack"), "who shares a row", VARIANTS),
+    GpuKnob(
+        "threads",
+        Counts(32, 1024, power=True),
+        (*_OF_ELEMENTS, *_OF_ROWS, "pack"),
+        "threads of a block",
+        (64, 128, 256, 512, 1024),
+    ),
+    GpuKnob(
+        "vector", Counts(1, 16, power=True), (*_OF_ELEMENTS, *_OF_ROWS, "pack"), "elements of an access", (1, 2, 4, 8)
+    ),
+    GpuKnob("unroll", Counts(1, 16, power=True), (*_OF_ELEMENTS, "pack"), "vectors of a thread", (1, 2, 4)),
+    GpuKnob("splits", Counts(1, 1024), (*_OF_ROWS, "pack"), "blocks of a row", (1, 4, 16, 64, 264, 528)),
+    GpuKnob("tile", Counts(32, 64, power=True), ("tile", "pack"), "elements along both sides of a block", (32, 64)),
 )
 _KNOWN = {knob.name: knob for knob in GPU_KNOBS}
 

@@ -230,6 +230,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group("about").add_argument
     add("-h", "--help", action=_Show, nargs=0, const=_help_text, help="print this; --PASS=help prints one pass")
     add("--list-passes", action=_Show, nargs=0, const=_list_passes, help="print the passes, a line for each")
+    add("--list-knobs", action=_Show, nargs=0, const=_list_knobs, help="print what schedules of kernels may say")
     add("--version", action="version", version=f"fuse-opt {__version__}", help="print the version")
     return parser
 
@@ -283,6 +284,12 @@ def _targets() -> str:
     from fuse_opt.tools.commands.listing import targets_text
 
     return targets_text()
+
+
+def _list_knobs() -> str:
+    from fuse_opt.tools.commands.listing import knobs_text
+
+    return knobs_text()
 
 
 def _list_passes() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -11,6 +12,7 @@ from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, PIPELINES
 from fuse_opt.tools.compiler.registry import available_passes, available_targets, pass_summary, target_summary
 
 _OPTION_INDENT = 6
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _PASSES = "passes/"
 
 
@@ -58,6 +60,22 @@ def targets_text() -> str:
     column = max(map(len, available_targets())) + 4
     rows = [_row(f"  {name}", target_summary(name), column) for name in available_targets()]
     return f"targets of -t:\n{''.join(rows)}"
+
+
+def knobs_text() -> str:
+    """Entries of schedules: of C programs, and of the entry `gpu` those of CUDA."""
+    from fuse_opt.dialects.fused.gpu_schedule import ENTRY, GPU_KNOBS
+    from fuse_opt.dialects.fused.knobs import KNOBS
+
+    parts: list[str] = []
+    for heading, knobs in (("entries of schedules:", KNOBS), (f"entries of their entry '{ENTRY}':", GPU_KNOBS)):
+        parts.append(f"{heading}\n")
+        for knob in knobs:
+            kept = "; keeps every bit" if knob.same_bits else ""
+            said = _LINK.sub(r"\1", knob.doc)
+            parts.append(_row(f"  {knob.name}", f"{said}: {knob.values}{kept}"))
+            parts.append(_row("", f"for {', '.join(knob.kinds)}"))
+    return "".join(parts)
 
 
 def flat_passes_text() -> str:

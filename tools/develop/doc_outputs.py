@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
+from fuse_opt.dialects.fused.gpu_schedule import GPU_KNOBS
 from fuse_opt.dialects.fused.knobs import KNOBS
 from fuse_opt.dialects.implementation.chains import ChainOffer
 from fuse_opt.dialects.implementation.offers import Offer, Pairs, PointwiseOffer, all_offers, offers_of
@@ -69,6 +70,12 @@ def knobs_table() -> str:
         for k in KNOBS
     ]
     return "\n".join(["| entry | value | kinds | same bits | what it says |", "|---|---|---|---|---|", *rows])
+
+
+def gpu_knobs_table() -> str:
+    """A row for each of what the entry `gpu` of a schedule may say."""
+    rows = [f"| `{k.name}` | {k.values} | {', '.join(k.kinds)} | {k.doc} |" for k in GPU_KNOBS]
+    return "\n".join(["| entry | value | kinds | what it says |", "|---|---|---|---|", *rows])
 
 
 def offers_table() -> str:
@@ -135,6 +142,7 @@ def memory_remarks() -> str:
 SECTIONS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("docs/c.md", "kernel", c_kernel),
     ("docs/c.md", "knobs", knobs_table),
+    ("docs/cuda.md", "knobs", gpu_knobs_table),
     ("docs/cuda.md", "kernel", cuda_kernel),
     ("docs/memory.md", "remarks", memory_remarks),
     ("docs/implementations.md", "offers", offers_table),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fuse_opt.dialects.fused.gpu_schedule import GPU_KNOBS
+from fuse_opt.dialects.fused.knobs import KNOBS
 from fuse_opt.tools.commands.fuse_opt_main import main
 from fuse_opt.tools.compiler.registry import available_passes, available_targets, pass_summary
 
@@ -211,6 +213,14 @@ def test_unregistered_dialects(tmp_path: Path, capsys: Capture):
     assert "there is no dialect 'foreign'" in capsys.readouterr().err
     assert main([str(path), "--allow-unregistered-dialect"]) == 0
     assert '"foreign.op"()' in capsys.readouterr().out
+
+
+def test_list_of_knobs_is_the_record(capsys: Capture):
+    assert main(["--list-knobs"]) == 0
+    said = capsys.readouterr().out
+    heads = [line.split()[0] for line in said.splitlines() if line.startswith("  ") and not line.startswith("   ")]
+    assert heads == [knob.name for knob in (*KNOBS, *GPU_KNOBS)]
+    assert "](" not in said and "a power of two from 32 to 1024" in said
 
 
 def test_list_of_passes_is_the_registry(capsys: Capture):
