@@ -79,7 +79,7 @@ def run(given: argparse.Namespace) -> int:
     from fuse_opt.tools.tuning.search.server import start_server
 
     if given.cluster is None:
-        start_server()  # before the imports below, which take as long as its own
+        start_server(given.joint)  # before the imports below, which take as long as its own
     from fuse_opt.runtime.host.thread_pool import num_threads
     from fuse_opt.tools.compiler.api import limit_threads
     from fuse_opt.tools.tuning.places import places

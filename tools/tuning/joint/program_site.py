@@ -68,9 +68,9 @@ class ProgramSite(Site):
         return hashlib.sha256("\n".join(_described(self.program(candidate))).encode()).hexdigest()[:32]
 
     def sent(self, candidate: Candidate) -> Program | str:
-        """The module after all passes, as text."""
-        self.program(candidate)
-        return self._modules[candidate]
+        """The program, or where it calls libraries, whose routines do not travel, the module after all passes as text."""
+        program = self.program(candidate)
+        return self._modules[candidate] if _calls_libraries(program) else program
 
     def changes(self, same_bits: bool) -> Iterator[Candidate]:
         """Single edits of what rules have it."""
@@ -84,6 +84,11 @@ class ProgramSite(Site):
     def allowed(self, arrays: Sequence[Array], expected: Sequence[Array], got: Sequence[Array]) -> list[Array]:
         """How far each element of each result may be from what the reference gives."""
         return allowed_in_function(entry_function(self.module, None), arrays, expected)
+
+
+def _calls_libraries(program: Program) -> bool:
+    called = any(isinstance(step, LibraryCall) for step in program.steps)
+    return called or (program.prepare is not None and _calls_libraries(program.prepare.program))
 
 
 def _described(program: Program) -> Iterator[str]:
