@@ -6,6 +6,7 @@ everything else asks by that interface alone. What has no encoding is dense and 
 ```mlir
 tensor<4x64x56x56xf32, #graph.order<0, 2, 3, 1>>                     // axes from outermost to innermost in memory: NHWC
 tensor<384x1536xf32, #graph.panel<axis = 1, width = 64>>            // [24][384][64]
+tensor<384x1536xi8, #graph.panel<axis = 1, width = 64, group = 4>>   // [24][96][64][4]
 tensor<384x1536xf32, #graph.encoding<#graph.order<1, 0>, #graph.panel<axis = 1, width = 64>>>
 ```
 Of several parts, each is about the axes that the parts before it leave, from outermost to innermost.
@@ -16,7 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import prod
-from typing import ClassVar, cast
+from typing import ClassVar, TypeVar, cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, IntAttr, NoneAttr, TensorType
 from xdsl.ir import Attribute, ParametrizedAttribute
@@ -28,6 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.types.index_expr import Index, strides
 
 Extents = tuple[int, ...]
+_T = TypeVar("_T")
 
 
 class EncodingPart(ABC):
@@ -131,49 +133,71 @@ class OrderAttr(ParametrizedAttribute, EncodingPart):
 
 @irdl_attr_definition
 class PanelAttr(ParametrizedAttribute, EncodingPart):
-    """`#graph.panel<axis = 1, width = 64>`: an axis in panels of so many elements, one panel behind the other."""
+    """`#graph.panel<axis = 1, width = 64>`: an axis in panels of so many elements, one panel behind the other.
+
+    With `group = 4` the innermost of the other axes is taken four elements at a time, which lie side by side for each element of
+    a panel, as instructions read them that multiply and add bytes in fours: `[extent/64][rows/4][64][4]`.
+    """
 
     name = "graph.panel"
     PLACE = 2
     axis: IntAttr
     width: IntAttr
+    group: IntAttr
 
     @staticmethod
-    def of(axis: int, width: int) -> PanelAttr:
-        return PanelAttr(IntAttr(axis), IntAttr(width))
+    def of(axis: int, width: int, group: int = 1) -> PanelAttr:
+        return PanelAttr(IntAttr(axis), IntAttr(width), IntAttr(group))
 
     def verify(self) -> None:
-        if self.axis.data < 0 or self.width.data < 1:
-            raise VerifyException(
-                f"'#{self.name}': expected axis >= 0 and width >= 1, got axis = {self.axis.data}, width = {self.width.data}"
-            )
+        numbers = self.axis.data, self.width.data, self.group.data
+        if numbers[0] < 0 or min(numbers[1:]) < 1:
+            got = ", ".join(f"{name} = {n}" for name, n in zip(("axis", "width", "group"), numbers, strict=True))
+            raise VerifyException(f"'#{self.name}': expected axis >= 0, width >= 1 and group >= 1, got {got}")
 
     def problem(self, extents: Sequence[int]) -> str | None:
-        axis, width = self.axis.data, self.width.data
+        axis, width, group = self.axis.data, self.width.data, self.group.data
         if axis >= len(extents):
             return f"expected an axis below {len(extents)}, got {axis}"
         if extents[axis] == DYNAMIC_INDEX:
             return f"the extent of axis {axis} is not known"
         if extents[axis] % width:
             return f"expected an extent of axis {axis} that is a multiple of {width}, got {extents[axis]}; graph.pad it"
+        if group > 1 and (len(extents) < 2 or self._others(extents)[-1] % group):
+            found = self._others(extents)[-1:] or ["none"]
+            return f"expected a multiple of {group} as extent of the innermost other axis, got {found[0]}; graph.pad it"
         return None
 
+    def _others(self, values: Sequence[_T]) -> list[_T]:
+        """Those of the other axes."""
+        return [value for number, value in enumerate(values) if number != self.axis.data]
+
     def memory_extents(self, extents: Sequence[int]) -> Extents:
-        axis, width = self.axis.data, self.width.data
-        return (extents[axis] // width, *extents[:axis], *extents[axis + 1 :], width)
+        width, group, others = self.width.data, self.group.data, self._others(extents)
+        panels = extents[self.axis.data] // width
+        return (panels, *others, width) if group == 1 else (panels, *others[:-1], others[-1] // group, width, group)
 
     def to_memory(self, index: Index, extents: Sequence[int]) -> Index:
-        axis, width = self.axis.data, self.width.data
-        return (index[axis] // width, *index[:axis], *index[axis + 1 :], index[axis] % width)
+        width, group, others = self.width.data, self.group.data, self._others(index)
+        panel, column = index[self.axis.data] // width, index[self.axis.data] % width
+        if group == 1:
+            return (panel, *others, column)
+        return (panel, *others[:-1], others[-1] // group, column, others[-1] % group)
 
     def from_memory(self, place: Index, extents: Sequence[int]) -> Index:
-        axis, width = self.axis.data, self.width.data
-        panel, *others, column = place
+        axis, width, group = self.axis.data, self.width.data, self.group.data
+        if group == 1:
+            panel, *others, column = place
+        else:
+            panel, *others, row, column, inside = place
+            others.append(row * group + inside)
         others.insert(axis, panel * width + column)
         return tuple(others)
 
     def is_default(self, extents: Sequence[int]) -> bool:
         axis, width = self.axis.data, self.width.data
+        if self.group.data > 1 and width > 1:
+            return False
         return (prod(extents[:axis]) == 1 and prod(extents[axis + 1 :]) == 1) or (width == 1 and axis == 0)
 
     @classmethod
@@ -183,13 +207,20 @@ class PanelAttr(ParametrizedAttribute, EncodingPart):
             for name in ("axis", "width"):
                 if found:
                     parser.parse_punctuation(",")
-                parser.parse_keyword(name)
-                parser.parse_punctuation("=")
-                found.append(IntAttr(parser.parse_integer(allow_boolean=False)))
+                found.append(_named_number(parser, name))
+            is_grouped = parser.parse_optional_punctuation(",") is not None
+            found.append(_named_number(parser, "group") if is_grouped else IntAttr(1))
         return found
 
     def print_parameters(self, printer: Printer) -> None:
-        printer.print_string(f"<axis = {self.axis.data}, width = {self.width.data}>")
+        group = f", group = {self.group.data}" if self.group.data != 1 else ""
+        printer.print_string(f"<axis = {self.axis.data}, width = {self.width.data}{group}>")
+
+
+def _named_number(parser: AttrParser, name: str) -> IntAttr:
+    parser.parse_keyword(name)
+    parser.parse_punctuation("=")
+    return IntAttr(parser.parse_integer(allow_boolean=False))
 
 
 @irdl_attr_definition

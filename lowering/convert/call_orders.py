@@ -19,7 +19,8 @@ from fuse_opt.lowering.program import ORDERS, SAVED
 def orders_of(values: Sequence[SSAValue]) -> list[str] | None:
     """
     By value: its axes from outermost to innermost in memory, empty for row-major order, and behind `|` the place among them and
-    the width of an axis in panels (`2 3 1 0|3:64`); None where one lies otherwise.
+    the width of an axis in panels and how many of the innermost other axis lie side by side there (`2 3 1 0|3:64:1`); None where
+    one lies otherwise.
     """
     found = [_text(encoding(value)) for value in values]
     return None if None in found else [text for text in found if text is not None]
@@ -31,7 +32,7 @@ def _text(found: EncodingPart | None) -> str | None:
     panels = [part for part in parts if isinstance(part, PanelAttr)]
     if len(panels) > 1 or len(panels) + (order is not None) != len(parts):
         return None
-    behind = "".join(f"|{panel.axis.data}:{panel.width.data}" for panel in panels)
+    behind = "".join(f"|{panel.axis.data}:{panel.width.data}:{panel.group.data}" for panel in panels)
     return ("" if order is None else " ".join(map(str, order.order))) + behind
 
 

@@ -178,10 +178,13 @@ class LibraryCall:
         """The axes of an input, or of the output (-1), from outermost to innermost in memory; empty for C order."""
         return tuple(map(int, self._lying(number).partition("|")[0].split()))
 
-    def panel(self, number: int) -> tuple[int, int] | None:
-        """Of such an axis that is in panels, the outermost of which lies first: its place in that order, and their width."""
-        place, _, width = self._lying(number).partition("|")[2].partition(":")
-        return (int(place), int(width)) if width else None
+    def panel(self, number: int) -> tuple[int, int, int] | None:
+        """
+        Of such an axis that is in panels, the outermost of which lies first: its place in that order, their width, and how many
+        elements of the innermost other axis lie side by side for each of a panel's.
+        """
+        found = tuple(int(n) for n in self._lying(number).partition("|")[2].split(":") if n)
+        return found if len(found) == 3 else None
 
     def _lying(self, number: int) -> str:
         orders = self.config.get(ORDERS)

@@ -60,8 +60,10 @@ def random_order(rng: random.Random, value: SSAValue) -> OrderAttr | None:
 
 
 def random_panel(rng: random.Random, value: SSAValue) -> PanelAttr | None:
-    widths = [(axis, w) for axis, n in enumerate(shape(value)) for w in (2, 4) if n and n % w == 0]
-    return PanelAttr.of(*rng.choice(widths)) if widths else None
+    axes, extents = range(len(shape(value))), shape(value)
+    found = [PanelAttr.of(axis, width, group) for axis in axes for width in (2, 4) for group in (1, 2)]
+    able = [panel for panel in found if extents[panel.axis.data] and panel.problem(extents) is None]
+    return rng.choice(able) if able else None
 
 
 def _retype(op: GraphOp) -> None:

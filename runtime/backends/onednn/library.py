@@ -197,6 +197,10 @@ class Library:
         """Of a primitive of this description: the description of its weights, which is its own."""
         return self._library.dnnl_primitive_desc_query_md(description, _WEIGHTS, 0) or 0
 
+    def size_of(self, desc: int) -> int:
+        """Bytes of a tensor of a description of memory, with what the library keeps behind its elements."""
+        return self._library.dnnl_memory_desc_get_size(desc)
+
     def blocks(self, desc: int, axes: int) -> Blocks:
         """How the tensor of a description of memory lies. Raises OneDnnError where no blocks say that."""
         count = ctypes.c_int()

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
-from fuse_opt.dialects.implementation.site import Tensor
-from fuse_opt.dialects.types.encodings import OrderAttr, PanelAttr, parts_of
 from fuse_opt.runtime.backends.onednn.library import Library, OneDnnError
+from fuse_opt.runtime.backends.onednn.tensors import ITEM_BYTES, SIDE_BY_SIDE, Dense
 
 DTYPES = {"f16": 1, "bf16": 2, "f32": 3, "i32": 4, "i8": 5, "ui8": 6}
 """By element type: oneDNN's number."""
@@ -26,51 +25,6 @@ _TRAINING, _INFERENCE, _DIRECT, _SOFTMAX = 64, 96, 1, 0x30000
 _USES_SCALE, _USES_SHIFT = 2, 4
 REFUSED = ("ref", "x64:gemm", "simple")
 """What names of implementations begin with that are slower than code of ours: loops, and a product with unfolded windows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dense:
-    """A tensor by strides, in elements."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    strides: tuple[int, ...]
-    """Nothing where the library is to choose how the tensor lies."""
-    panel: tuple[int, int] | None = None
-    """An axis in panels, of which the stride is from one to the next, and their width: elements of one lie innermost."""
-
-    @classmethod
-    def in_order(cls, shape: Sequence[int], dtype: str) -> Dense:
-        """One in C order."""
-        return cls(tuple(shape), dtype, tuple(prod(shape[axis + 1 :]) for axis in range(len(shape))))
-
-    @classmethod
-    def in_memory(
-        cls, extents: Sequence[int], dtype: str, order: Sequence[int], panel: tuple[int, int] | None = None
-    ) -> Dense:
-        """
-        One whose axes lie so, from outermost to innermost, with these extents there; no order is C order. Of a `panel` (its place
-        in that order, the width) panels come first, and elements of one last.
-        """
-        steps, axes = cls.in_order(extents, dtype).strides, list(range(len(extents)))
-        lying, moves = list(extents), list(steps)
-        if panel is not None:
-            place, width = panel
-            lying, moves, axes = lying[1:-1], moves[1:-1], axes[:-1]
-            lying.insert(place, extents[0] * width)
-            moves.insert(place, steps[0])
-        places = [order.index(axis) for axis in range(len(order))] or axes
-        inside = None if panel is None else (order[panel[0]] if order else panel[0], panel[1])
-        return cls(tuple(lying[n] for n in places), dtype, tuple(moves[n] for n in places), inside)
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> Dense:
-        """An operand or a result of a site, which lies in an order."""
-        parts = () if tensor.encoding is None else parts_of(tensor.encoding)
-        order = next((part.order for part in parts if isinstance(part, OrderAttr)), ())
-        panel = next(((p.axis.data, p.width.data) for p in parts if isinstance(p, PanelAttr)), None)
-        extents = tensor.shape if tensor.encoding is None else tensor.encoding.memory_extents(tensor.shape)
-        return cls.in_memory(extents, tensor.dtype, order, panel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +101,22 @@ class Primitive:
         if wanted.strides and wanted.panel is None:
             return wanted
         found = self.library.blocks(self.weights_desc, len(wanted.shape))
-        otherwise = replace(wanted, strides=(), panel=None)
-        if not 1 <= len(found.inner) <= 2 or found.padded != wanted.shape:
+        otherwise = replace(wanted, strides=(), panel=None, group=None)
+        inner, side = list(found.inner), SIDE_BY_SIDE.get(wanted.dtype, 1)
+        group = inner.pop() if side > 1 and len(inner) > 1 else None
+        if not 1 <= len(inner) <= 2 or found.padded != wanted.shape or (group is None) != (side == 1):
             return otherwise
-        *groups, panel = found.inner
+        if self.library.size_of(self.weights_desc) != prod(found.padded) * ITEM_BYTES[wanted.dtype]:
+            return otherwise  # the library keeps sums of its own behind them
+        *groups, panel = inner
         strides = list(found.strides)
         for axis, count in groups:
-            if axis == panel[0] or strides[axis] != count * panel[1]:
+            if axis == panel[0] or strides[axis] != count * panel[1] * side:
                 return otherwise
-            strides[axis] = panel[1]  # groups of a panel's rows lie one behind the other, as single rows would
-        return replace(wanted, strides=tuple(strides), panel=panel)
+            strides[axis] = panel[1] * side  # groups of a panel's rows lie one behind the other, as single rows would
+        if group is not None and (group[1] != side or group[0] == panel[0]):
+            return otherwise
+        return replace(wanted, strides=tuple(strides), panel=panel, group=group)
 
     @property
     def weights_desc(self) -> int:
@@ -168,6 +128,13 @@ class Primitive:
         """Whether weights lie in panels, and in others than those that it reads."""
         weights = self.problem.weights
         return weights is not None and weights.panel is not None and self.weights != weights
+
+    @property
+    def reads_plain_bytes(self) -> bool:
+        """Whether it is a convolution of bytes with filters as programs have them: right, and slow until they are packed."""
+        weights = self.problem.weights
+        is_plain = weights is not None and weights.panel is None and weights.dtype == "i8"
+        return is_plain and self.problem.windows is not None
 
     @property
     def refusal(self) -> str | None:
@@ -284,7 +251,7 @@ class Bound:
 
     def _memory(self, number: int, tensor: Dense) -> int:
         library = self.primitive.library
-        if number == WEIGHTS and tensor.panel is not None:
+        if number == WEIGHTS and (tensor.panel is not None or not tensor.strides):
             return self._memory_of(self.primitive.weights_desc)
         with _made(library, "memory_desc", lambda: _memory_desc(library, tensor)) as desc:
             return self._memory_of(desc)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from fuse_opt.lowering.program import ConfigValue
-from fuse_opt.runtime.backends.onednn.primitives import DTYPES, Dense, PostOp, Problem
+from fuse_opt.runtime.backends.onednn.primitives import DTYPES, PostOp, Problem
+from fuse_opt.runtime.backends.onednn.tensors import ITEM_BYTES, Dense
 
-ITEM_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "i32": 4, "i8": 1, "ui8": 1}
 _PIECE_WORK = 4_000_000
 """Operations that are worth a part of their own: some 50 microseconds."""
 _ROW_WORK = 32
@@ -93,7 +93,7 @@ def product_call(
             return None
         found.append(replace(post, operand=operand))
     problem = Problem(src, weights, Dense.in_order(_grouped(dst.shape, groups), dst.dtype), None, tuple(found))
-    return _cut(problem)
+    return cut_matrix(problem)
 
 
 def _aligned(shape: _Shape, rank: int) -> _Shape:
@@ -105,10 +105,8 @@ def _grouped(shape: _Shape, groups: Sequence[range]) -> _Shape:
 
 
 def _swapped(tensor: Dense) -> Dense:
-    *batch, rows, columns = tensor.shape
-    *steps, row, column = tensor.strides
-    panel = None if tensor.panel is None else (2 * len(batch) + 1 - tensor.panel[0], tensor.panel[1])
-    return Dense((*batch, columns, rows), tensor.dtype, (*steps, column, row), panel)
+    rank = len(tensor.shape)
+    return tensor.permuted((*range(rank - 2), rank - 1, rank - 2))
 
 
 def _grouped_operand(operand: Dense, shape: _Shape, groups: Sequence[range]) -> Dense | None:
@@ -125,11 +123,11 @@ def _grouped_operand(operand: Dense, shape: _Shape, groups: Sequence[range]) -> 
 def with_any_weights(call: Call) -> Call:
     """The call with weights that lie as the library would have them, which it is to say."""
     assert call.problem.weights is not None
-    problem = replace(call.problem, weights=replace(call.problem.weights, strides=(), panel=None))
-    return _cut(problem) if problem.windows is None else replace(call, problem=problem)
+    problem = replace(call.problem, weights=replace(call.problem.weights, strides=(), panel=None, group=None))
+    return cut_matrix(problem) if problem.windows is None else replace(call, problem=problem)
 
 
-def _cut(problem: Problem) -> Call:
+def cut_matrix(problem: Problem) -> Call:
     """Along the stack where there is one, else along rows or columns; the contracted dimension is never cut."""
     shape, depth = problem.dst.shape, problem.src.shape[-1]
     worth = 2 * prod(shape) * depth // _PIECE_WORK

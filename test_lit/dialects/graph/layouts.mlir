@@ -20,5 +20,7 @@ func.func @panels(%w: tensor<32x48xf32>) {
   %0 = graph.to_layout %w : (tensor<32x48xf32>) -> tensor<32x48xf32, #graph.panel<axis = 1, width = 16>>
   // CHECK: -> tensor<32x48xf32, #graph.encoding<#graph.order<1, 0>, #graph.panel<axis = 1, width = 16>>>
   %1 = graph.to_layout %0 : (tensor<32x48xf32, #graph.panel<axis = 1, width = 16>>) -> tensor<32x48xf32, #graph.encoding<#graph.order<1, 0>, #graph.panel<axis = 1, width = 16>>>
+  // CHECK: -> tensor<32x48xf32, #graph.panel<axis = 1, width = 16, group = 4>>
+  %2 = graph.to_layout %w : (tensor<32x48xf32>) -> tensor<32x48xf32, #graph.panel<axis = 1, width = 16, group = 4>>
   func.return
 }

@@ -21,7 +21,7 @@ func.func @f(%x: tensor<4x3xf32, #graph.panel<axis = 0, width = 0>>) {
   func.return
 }
 
-// CHECK: '#graph.panel': expected axis >= 0 and width >= 1, got axis = 0, width = 0
+// CHECK: '#graph.panel': expected axis >= 0, width >= 1 and group >= 1, got axis = 0, width = 0, group = 1
 
 // -----
 
@@ -31,6 +31,15 @@ func.func @f(%x: tensor<4x3xf32>) {
 }
 
 // CHECK: 'graph.to_layout' type 'tensor<4x3xf32, #graph.panel<axis = 1, width = 2>>': expected an extent of axis 1 that is a multiple of 2, got 3; graph.pad it
+
+// -----
+
+func.func @f(%x: tensor<6x4xf32>) {
+  %r = graph.to_layout %x : (tensor<6x4xf32>) -> tensor<6x4xf32, #graph.panel<axis = 1, width = 2, group = 4>>
+  func.return
+}
+
+// CHECK: expected a multiple of 4 as extent of the innermost other axis, got 6; graph.pad it
 
 // -----
 

@@ -54,6 +54,19 @@ def test_orders_and_panels_count_as_numpy_does(extents: Extents) -> None:
         ).all()
 
 
+def test_groups_lie_side_by_side_in_panels() -> None:
+    """[panel][rows in groups][element of a panel][of a group], of the innermost of the other axes, whichever is in panels."""
+    numbers = np.arange(2 * 8 * 6)
+    panels = numbers.reshape(3, 2, 2, 2, 4).transpose(1, 2, 4, 0, 3).reshape(2, 8, 6)
+    assert (positions(PanelAttr.of(2, 2, 4), (2, 8, 6)) == panels).all()
+    middle = numbers.reshape(4, 2, 3, 2, 2).transpose(1, 0, 3, 2, 4).reshape(2, 8, 6)
+    assert (positions(PanelAttr.of(1, 2, 2), (2, 8, 6)) == middle).all()
+    assert PanelAttr.of(2, 2, 3).problem((2, 8, 6)) == (
+        "expected a multiple of 3 as extent of the innermost other axis, got 8; graph.pad it"
+    )
+    assert PanelAttr.of(0, 2, 4).problem((8,)) is not None
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_strides_of_an_order_are_its_positions(order: tuple[int, ...]) -> None:
     encoding, extents = OrderAttr.of(order), (2, 3, 4)
