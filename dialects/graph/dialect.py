@@ -9,6 +9,7 @@ from xdsl.ir import Dialect
 from fuse_opt.dialects.graph.contractions import convolution as graph_convolution
 from fuse_opt.dialects.graph.contractions import einsum as graph_einsum
 from fuse_opt.dialects.graph.contractions import gemm_linear as graph_products
+from fuse_opt.dialects.graph.contractions import integer_convolution as graph_integer_convolution
 from fuse_opt.dialects.graph.contractions import matmul as graph_library
 from fuse_opt.dialects.graph.creation import constant as graph_constant
 from fuse_opt.dialects.graph.creation import filled as graph_creation
@@ -91,6 +92,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     graph_products,
     graph_einsum,
     graph_convolution,
+    graph_integer_convolution,
     graph_winograd,
     graph_indexing,
     graph_scattering,

@@ -62,6 +62,23 @@ class Windows:
         return [(n - 1) * s + d * (k - 1) + 1 - begin - end for n, k, s, begin, end, d in along]
 
 
+def windows_of(spatial: int, strides: IntArray | None, pads: IntArray | None, dilations: IntArray | None) -> Windows:
+    """What attributes say of so many spatial axes; raises VerifyException when they do not fit that number."""
+    around = _integers("pads", pads, 2 * spatial, 0, 0)
+    steps, gaps = (_integers(*of, spatial, 1, 1) for of in (("strides", strides), ("dilations", dilations)))
+    return Windows(steps, around[:spatial], around[spatial:], gaps)
+
+
+def _integers(
+    name: str, attribute: IntArray | None, count: int, least: int, default: int | None = None
+) -> tuple[int, ...]:
+    values = ints(attribute, [] if default is None else [default] * count)
+    if len(values) != count or any(v < least for v in values):
+        kind = {0: "integers >= 0", 1: "positive integers"}[least]
+        raise VerifyException(f"attribute '{name}': expected {count} {kind}, got {list(values)}")
+    return values
+
+
 def channels_last(rank: int) -> tuple[int, ...]:
     """The order of axes in memory with channels innermost (NHWC)."""
     return (0, *range(2, rank), 1)
@@ -99,19 +116,7 @@ class Convolution(OpaqueOp):
 
     def windows(self, spatial: int) -> Windows:
         """The attributes; raises VerifyException when they do not fit the number of spatial axes."""
-        strides = self._integers("strides", self.strides, spatial, 1, 1)
-        dilations = self._integers("dilations", self.dilations, spatial, 1, 1)
-        pads = self._integers("pads", self.pads, 2 * spatial, 0, 0)
-        return Windows(strides, pads[:spatial], pads[spatial:], dilations)
-
-    def _integers(
-        self, name: str, attribute: IntArray | None, count: int, least: int, default: int | None = None
-    ) -> tuple[int, ...]:
-        values = ints(attribute, [] if default is None else [default] * count)
-        if len(values) != count or any(v < least for v in values):
-            kind = {0: "integers >= 0", 1: "positive integers"}[least]
-            raise VerifyException(f"attribute '{name}': expected {count} {kind}, got {list(values)}")
-        return values
+        return windows_of(spatial, self.strides, self.pads, self.dilations)
 
     def over_windows(
         self, x: Sequence[int], weight: Sequence[int], positions: Sequence[int], x_last: bool, result_last: bool
@@ -238,7 +243,7 @@ class ConvTransposeOp(Convolution):
                 "expected as many, divisible by the groups"
             )
         windows = self.windows(spatial)
-        added = self._integers("output_padding", self.output_padding, spatial, 0, 0)
+        added = _integers("output_padding", self.output_padding, spatial, 0, 0)
         limits = [max(s, d) for s, d in zip(windows.strides, windows.dilations, strict=True)]
         if any(more >= limit for more, limit in zip(added, limits, strict=True)):
             raise VerifyException(
@@ -276,7 +281,7 @@ class ConvBackwardDataOp(Convolution):
     def infer_types(self) -> Sequence[AnyTensor]:
         grad, w = self.operand_shapes("grad [N, O, spatial...] and weight [O, C/groups, spatial...]")
         spatial = len(grad) - 2
-        extents = self._integers("shape", self.shape, spatial, 1)
+        extents = _integers("shape", self.shape, spatial, 1)
         channels = w[1] * self.group_count()
         self.check_groups(channels, w[1], w[0])
         expected = (w[0], *self.windows(spatial).positions(extents, w[2:]))
@@ -310,7 +315,7 @@ class ConvBackwardWeightOp(Convolution):
     def infer_types(self) -> Sequence[AnyTensor]:
         grad, x = self.operand_shapes("grad [N, O, spatial...] and x [N, C, spatial...]", 1)
         spatial, groups = len(x) - 2, self.group_count()
-        kernel = self._integers("kernel_shape", self.kernel_shape, spatial, 1)
+        kernel = _integers("kernel_shape", self.kernel_shape, spatial, 1)
         self.check_groups(x[1], x[1] // max(groups, 1), grad[1])
         expected = (x[0], grad[1], *self.windows(spatial).positions(x[2:], kernel))
         if not agree(grad, expected):

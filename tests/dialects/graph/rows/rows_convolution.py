@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from graph_op_table import FLOATS, Array, Case, Row, noise, rounded, wide
+from graph_op_table import FLOATS, Array, Case, Row, noise, ramp, rounded, wide
 
 Place = tuple[int, ...]
+BYTES = ("ui8", "i8")
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,19 @@ def _transpose_cases() -> Iterator[Case]:
         yield Case("graph.conv_transpose", setting.attributes(*more), (x, w), rounded(value, name))
 
 
+def _integer_cases() -> Iterator[Case]:
+    """With channels last, and in the weight what they give behind them."""
+    for name, setting in product(BYTES, [setting for setting in CONVS if setting.groups == 1]):
+        x, w = ramp(name, *setting.x), ramp("i8", *setting.weight)
+        value = np.zeros(setting.result(), np.int32)
+        for a, b, c in setting.terms():
+            value[c] += int(x[a]) * int(w[b])
+        text = setting.attributes().partition(", groups")[0]
+        taps = (*range(2, w.ndim), 1, 0)
+        given = np.ascontiguousarray(np.moveaxis(x, 1, -1)), np.ascontiguousarray(w.transpose(taps))
+        yield Case("graph.conv_integer", text, given, np.ascontiguousarray(np.moveaxis(value, 1, -1)))
+
+
 _CASES: dict[str, Callable[[], Iterator[Case]]] = {
     "conv": _conv_cases,
     "conv_transpose": _transpose_cases,
@@ -128,4 +142,7 @@ _CASES: dict[str, Callable[[], Iterator[Case]]] = {
     "conv_backward_weight": _backward_weight_cases,
 }
 
-ROWS: list[Row] = [Row(op, FLOATS, cases) for op, cases in _CASES.items()]
+ROWS: list[Row] = [
+    *(Row(op, FLOATS, cases) for op, cases in _CASES.items()),
+    Row("conv_integer", BYTES, _integer_cases),
+]
