@@ -57,6 +57,10 @@ class Sources:
         """Whether a value follows from frozen arguments and constants alone."""
         return value in self._of
 
+    def nbytes_of(self, value: SSAValue) -> int:
+        """Bytes of the frozen arguments that a value follows from; 0 where it follows from others, or from constants alone."""
+        return self._sums.get(self._of.get(value, 0), 0)
+
     def covers(self, op: Operation) -> bool:
         """Whether the op's results are known."""
         return bool(op.results) and all(result in self._of for result in op.results)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, SSAValue
 
 from fuse_opt.dialects.analysis.bare_ops import sweep_functions
 from fuse_opt.dialects.analysis.numerics import Numerics
+from fuse_opt.dialects.analysis.prepared import frozen_arguments
 from fuse_opt.dialects.analysis.training import is_training
 from fuse_opt.dialects.implementation.offers import BackendFault, Offer, offers_of
 from fuse_opt.dialects.implementation.queries import wanted_implementation
@@ -23,6 +25,7 @@ from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.devices.device import Device
 from fuse_opt.passes.devices.device_pass import DevicePass
+from fuse_opt.passes.frozen.sources import Sources, may_move
 from fuse_opt.passes.fusion.engine.group_graph import GroupGraph, Limits
 from fuse_opt.passes.fusion.engine.outline import build_kernels
 from fuse_opt.passes.implementation.choice import check_preferred, promised
@@ -100,11 +103,16 @@ class SelectCompositesPass(DevicePass, RewritePass):
     def _choices(
         self, block: Block, machine: Device, choices: Choices
     ) -> Iterator[tuple[CompositeOp | StructuredOp, Offer]]:
+        function = block.parent_op()
+        sources = Sources(function) if isinstance(function, FuncOp) and frozen_arguments(function) else None
         for op in block.ops:
+            if sources is not None and may_move(op):
+                sources.follow(op)
             if not isinstance(op, CompositeOp | StructuredOp) or not offers_of(op.name):
                 continue
             try:
-                offer = self._choice(op, machine, choices)
+                frozen = [] if sources is None else [value for value in op.operands if sources.nbytes_of(value)]
+                offer = self._choice(op, machine, choices, frozen)
             except BackendFault as fault:
                 raise RefusedError(str(fault), op) from fault
             if offer is not None and (
@@ -112,12 +120,17 @@ class SelectCompositesPass(DevicePass, RewritePass):
             ):
                 yield op, offer
 
-    def _choice(self, op: CompositeOp | StructuredOp, machine: Device, choices: Choices) -> Offer | None:
-        """What is to run the op as a whole; None where code of the program is. Raises BackendFault."""
+    def _choice(
+        self, op: CompositeOp | StructuredOp, machine: Device, choices: Choices, frozen: Collection[SSAValue]
+    ) -> Offer | None:
+        """
+        What is to run the op as a whole, of whose operands some follow from frozen arguments; None where code of the program is.
+        Raises BackendFault.
+        """
         wanted = wanted_implementation(op)
         if wanted is None and isinstance(op, StructuredOp):
             return None
-        site = Site.of(op, machine)
+        site = Site.of(op, machine, frozen)
         offers = [offer for offer in allowed_offers(op, machine.platform) if not offer.composite]
         training = is_training(op)
         refused = {o.name: reason for o in offers if (reason := self._refusal(o, site, training)) is not None}

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 from fuzz import random_sequence
-from ir_testing import parse, text_of
+from ir_testing import context, parse, text_of
 from laws import Subject, pass_fault
 
 import fuse_opt
+from fuse_opt.dialects.implementation.offers import forget_backend
 from fuse_opt.passes.remarks import collect
+from fuse_opt.tools.compiler import backend_switch
 
 BACKEND = str(Path(__file__).parents[3] / "test_lit/passes/implementation/Inputs/composites.py")
 T = "tensor<64x512xf32>"
@@ -76,3 +78,40 @@ def test_orders_of_passes() -> None:
         passes = ["attach-backends{backends=whole}", "select-composites", *random_sequence(rng)]
         text = BETWEEN if seed % 2 else SOFTMAX
         assert pass_fault(Subject.of(text, seed), passes) == "", passes
+
+
+ONLY_FROZEN = """
+from fuse_opt.backend import Backend, Cost
+
+backend = Backend("still")
+
+@backend.implementation(
+    "graph.softmax", accepts=lambda site: None if site.operands[0].frozen else "varies", cost=lambda site: Cost()
+)
+def softmax(inputs, outputs, config): ...
+"""
+DERIVED = f"""
+func.func @main(%x: {T}, %w: {T} {{graph.frozen}}) -> ({T}, {T}) {{
+  %v = graph.exp %w : ({T}) -> {T}
+  %0 = graph.softmax %v {{axis = -1 : i64}} : ({T}) -> {T}
+  %u = graph.add %v, %x : ({T}, {T}) -> {T}
+  %1 = graph.softmax %u {{axis = -1 : i64}} : ({T}) -> {T}
+  func.return %0, %1 : {T}, {T}
+}}"""
+
+
+def test_what_follows_from_frozen_arguments_alone_is_frozen(tmp_path: Path) -> None:
+    """As what is made of it once will be, behind hoist-frozen."""
+    path = tmp_path / "still.py"
+    path.write_text(ONLY_FROZEN, encoding="utf-8")
+    (attach,) = backend_switch.backend_passes(str(path))
+    try:
+        attach.apply(context(), module := parse(DERIVED))
+        with collect() as remarks:
+            text = str(fuse_opt.optimize(module, "select-composites"))
+        assert text.count('implementation = "still.softmax"') == 1
+        assert text.index("fused.kernel") < text.index("graph.add") < text.rindex("graph.softmax")
+        assert sum("refused=still.softmax:varies" in str(remark) for remark in remarks) == 1
+    finally:
+        forget_backend("still")
+        backend_switch.forget_files()
