@@ -248,13 +248,21 @@ class Offer:
 
     def seconds(self, site: Site) -> float | None:
         """What running the site's op takes on its machine; None where that is not known. Raises BackendFault."""
+        return None if (found := self._costs(site)) is None else found[1]
+
+    def rate(self, site: Site) -> float | None:
+        """Operations a second by which that was worked out; None where it says no operations. Raises BackendFault."""
+        found = self._costs(site)
+        return found[0].rate if found is not None and found[0].flops else None
+
+    def _costs(self, site: Site) -> tuple[Cost, float] | None:
         if self.cost is None or site.device is None:
             return None
         found = self._ask("cost", lambda: self.cost and self.cost(site))
         if isinstance(found, Cost):
             seconds = self._ask("cost", lambda: found.seconds(site.device))  # pyright: ignore[reportArgumentType]
             if isinstance(seconds, int | float) and 0 <= seconds < inf:
-                return float(seconds)
+                return found, float(seconds)
         raise BackendFault(f"'{self.name}', answer of cost: expected a Cost of 0 or more seconds, got {found!r}")
 
     def pairs(self, site: Callable[[], Site]) -> Pairs:

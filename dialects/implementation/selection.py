@@ -36,6 +36,8 @@ class Candidate:
     """None where it does not say what it costs."""
     measured: float | None = None
     """What it took where a person measured it."""
+    rate: float | None = None
+    """Operations a second by which the seconds were worked out, where it has a rate."""
 
 
 _CANDIDATES: dict[tuple[object, ...], tuple[Candidate, ...]] = {}
@@ -104,7 +106,7 @@ def _judged(kernel: KernelOp, offer: Offer, sites: Sequence[Site], numerics: Num
         refusal = offer.refusal(sites[0])
     if refusal is not None:
         return Candidate(offer, refusal)
-    return Candidate(offer, "", _seconds(kernel, offer, sites))
+    return Candidate(offer, "", _seconds(kernel, offer, sites), rate=offer.rate(sites[0]))
 
 
 def _composite_problem(kernel: KernelOp, offer: Offer) -> Unschedulable | None:

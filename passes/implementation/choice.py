@@ -58,6 +58,8 @@ class Choice:
             numbers["workspace"] = self.workspace
         if self.unread:
             numbers["unread"] = ",".join(map(str, self.unread))
+        if self.chosen is not None and self.chosen.rate is not None:
+            numbers["gops"] = round(self.chosen.rate / 1e9, 1)
         return numbers
 
 

@@ -48,5 +48,6 @@ func.func @fallback(%x: tensor<1x8x20x20xf32, #graph.order<0, 3, 2, 1>>, %w: ten
   func.return %0 : tensor<1x8x18x18xf32, #graph.order<0, 3, 2, 1>>
 }
 
+// CHECK: remark: [assign-layouts] assigned: 'graph.conv' lies as '{{.*}}' wants it: #graph.order<0, 2, 3, 1>
 // CHECK: remark: [assign-layouts] converted: 'func.return' reads 'tensor<1x256x14x14xf32, #graph.order<0, 2, 3, 1>>' in row-major order: it is converted bytes=200704
 // CHECK: remark: [assign-layouts] fallback: 'graph.conv' is run in row-major order, as no implementation takes another one

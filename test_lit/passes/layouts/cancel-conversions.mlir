@@ -1,4 +1,5 @@
 // RUN: fuse-opt %s --split-input-file --cancel-conversions | filecheck %s
+// RUN: fuse-opt %s --split-input-file --cancel-conversions --remarks 2>&1 | filecheck %s --check-prefix=REMARK
 
 // A pair around pointwise ops that undoes itself: the ops run on what there is.
 
@@ -70,3 +71,6 @@ func.func @stays(%x: tensor<4x8xf32>) -> (tensor<4x8xf32, #graph.order<1, 0>>, t
   %3 = graph.to_layout %2 : (tensor<4x8xf32, #graph.order<1, 0>>) -> tensor<4x8xf32>
   func.return %1, %3 : tensor<4x8xf32, #graph.order<1, 0>>, tensor<4x8xf32>
 }
+
+// REMARK-DAG: remark: [cancel-conversions] cancelled: 'graph.to_layout'
+// REMARK-DAG: remark: [cancel-conversions] moved: 'graph.add' runs on the other side of conversions, of which fewer bytes are left

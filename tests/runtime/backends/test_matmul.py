@@ -2,6 +2,10 @@
 
 import ctypes
 import multiprocessing
+import os
+import platform
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -209,3 +213,37 @@ def test_without_a_blas_it_is_no_choice(found: Any, monkeypatch: pytest.MonkeyPa
         RuntimeError, match=r"'graph.matmul' of tensor<5x6xf64>, .* by 'blas.matmul', but .*backend='-blas'"
     ):
         CpuProgram(build_program(module))
+
+
+CORETYPE = """
+import ctypes, os, sys
+import numpy as np
+import fuse_opt
+from fuse_opt.passes.remarks import collect
+from fuse_opt.runtime.backends.blas.routines import numpy_library
+library = numpy_library()
+describe = next(f for name in ("scipy_openblas_get_corename64_", "scipy_openblas_get_corename", "openblas_get_corename64_",
+    "openblas_get_corename") if (f := getattr(library, name, None)) is not None)
+describe.argtypes, describe.restype = [], ctypes.c_char_p
+with collect() as remarks:
+    program = fuse_opt.compile(sys.argv[1], backend="none,blas,numpy")
+a, b = np.random.default_rng(0).standard_normal((2, 96, 96)).astype("f4")
+np.testing.assert_allclose(program(a, b), a @ b, rtol=1e-4, atol=1e-4)
+print(describe().decode(), os.environ["OPENBLAS_CORETYPE"], program.implementations, *map(str, remarks), sep="\\n")
+"""
+
+
+def test_the_kernels_that_a_person_chose_for_a_blas_are_its_own() -> None:
+    """NumPy's library is the one that is called, so its environment counts; the remark has the rate that costs are made of."""
+    if blas.load_tasks() is None or platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("no OpenBLAS in NumPy, or another processor")
+    text = PRODUCT.format(m=96, n=96, k=96, t="f32")
+    environment = {**os.environ, "OPENBLAS_CORETYPE": "Haswell"}
+    run = subprocess.run(
+        [sys.executable, "-c", CORETYPE, text], env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    core, kept, implementations, *remarks = run.stdout.splitlines()
+    assert (core, kept, implementations) == ("Haswell", "Haswell", "{'blas.matmul': 1}")
+    (selected,) = [line for line in remarks if "[select-implementation] selected" in line]
+    assert float(selected.rpartition("gops=")[2]) > 0
