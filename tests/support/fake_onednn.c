@@ -2,7 +2,7 @@
  * argument is not what the library's manual asks for. The environment says what it pretends: FAKE_ONEDNN_IMPL the name of
  * implementations, FAKE_ONEDNN_SCRATCH bytes of scratchpad for each row, FAKE_ONEDNN_STATUS a status of executions,
  * FAKE_ONEDNN_VERSION and FAKE_ONEDNN_RUNTIME what it says of itself, FAKE_ONEDNN_WRONG that it multiplies wrongly,
- * FAKE_ONEDNN_PANEL the width of the panels in which it would read weights. */
+ * FAKE_ONEDNN_PANEL the width of the panels in which it would read weights, FAKE_ONEDNN_SUMS bytes that it keeps behind them. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -63,7 +63,7 @@ int dnnl_stream_create(void **stream, void *engine, unsigned flags) {
 }
 int dnnl_stream_destroy(void *stream) { return destroy(stream); }
 
-struct desc { int axes, dtype, any, inner; int64_t shape[AXES], strides[AXES], padded[AXES], axis[2], size[2], bytes; };
+struct desc { int axes, dtype, any, inner; int64_t shape[AXES], strides[AXES], padded[AXES], axis[3], size[3], bytes; };
 int dnnl_memory_desc_create_with_strides(struct desc **desc, int axes, const int64_t *shape, int dtype, const int64_t *strides) {
   CHECK(axes >= 1 && axes <= AXES && dtype >= F16 && dtype <= U8);
   *desc = fresh(sizeof **desc);
@@ -91,7 +91,13 @@ int dnnl_memory_desc_query(struct desc *desc, int what, void *result) {
   return 0;
 }
 int dnnl_memory_desc_destroy(struct desc *desc) { return destroy(desc); }
-size_t dnnl_memory_desc_get_size(const struct desc *desc) { return (size_t)desc->bytes; }
+static int64_t item_bytes(int dtype) { return dtype >= S8 ? 1 : dtype >= F32 ? 4 : 2; }
+size_t dnnl_memory_desc_get_size(const struct desc *desc) {
+  int64_t found = item_bytes(desc->dtype);
+  if (desc->bytes || !desc->dtype) return (size_t)desc->bytes;
+  for (int k = 0; k < desc->axes; k++) found *= desc->padded[k];
+  return (size_t)(found + number("FAKE_ONEDNN_SUMS", 0)); /* that the library keeps behind weights */
+}
 
 struct memory { struct desc desc; char *handle; };
 int dnnl_memory_create(struct memory **memory, const struct desc *desc, void *engine, void *handle) {
@@ -150,34 +156,39 @@ struct primitive {
   int parameters, statistics;
   float epsilon;
 };
-/* Filters as the library would have them: [o/width][taps][channels][width] of ungrouped ones, in whole panels. */
+/* Filters as the library would have them: [o/width][taps][channels][width] of ungrouped ones, in whole panels; of bytes
+ * [o/width][taps][channels/4][width][4]. */
 static struct desc chosen(const struct desc *weights, int grouped) {
   struct desc found = *weights;
   if (!found.any) return found;
-  int width = number("FAKE_ONEDNN_PANEL", 0);
+  int width = number("FAKE_ONEDNN_PANEL", 0), side = found.dtype == S8 && width ? 4 : 1;
   found.any = 0;
   CHECK(!grouped);
-  int64_t step = width ? width : found.shape[0];
-  found.strides[1] = step, step *= found.shape[1];
+  int64_t step = (width ? width : found.shape[0]) * side;
+  found.strides[1] = step, step *= (found.shape[1] + side - 1) / side;
   for (int k = found.axes - 1; k >= 2; k--) found.strides[k] = step, step *= found.shape[k];
   found.strides[0] = width ? step : 1;
-  found.inner = width > 0;
-  if (width) found.size[0] = width, found.padded[0] = (found.shape[0] + width - 1) / width * width;
+  if (!width) return found;
+  found.inner = side > 1 ? 2 : 1;
+  found.size[0] = width, found.padded[0] = (found.shape[0] + width - 1) / width * width;
+  found.axis[1] = 1, found.size[1] = side, found.padded[1] = (found.shape[1] + side - 1) / side * side;
   return found;
 }
-/* Right operands: [columns/width][rows/16][16][width], in whole blocks. */
+/* Right operands: [columns/width][rows/16][16][width], in whole blocks; of bytes [columns/width][rows/64][16][width][4]. */
 static struct desc chosen_columns(const struct desc *weights) {
   struct desc found = *weights;
   if (!found.any) return found;
-  int64_t width = number("FAKE_ONEDNN_PANEL", 0);
+  int64_t width = number("FAKE_ONEDNN_PANEL", 0), side = found.dtype == S8 ? 4 : 1;
   CHECK(found.axes == 2);
   found.any = 0, found.strides[0] = found.shape[1];
   if (!width) return found;
   for (int k = 0; k < 2; k++) {
     int64_t block = k ? width : 16;
-    found.axis[k] = k, found.size[k] = block, found.padded[k] = (found.shape[k] + block - 1) / block * block;
+    found.axis[k] = k, found.size[k] = block, block *= k ? 1 : side;
+    found.padded[k] = (found.shape[k] + block - 1) / block * block;
   }
-  found.inner = 2, found.strides[0] = 16 * width, found.strides[1] = found.padded[0] * width;
+  found.axis[2] = 0, found.size[2] = side;
+  found.inner = side > 1 ? 3 : 2, found.strides[0] = 16 * width * side, found.strides[1] = found.padded[0] * width;
   return found;
 }
 static int described(struct primitive **made, const struct desc *src, const struct desc *weights, const struct desc *bias,
@@ -339,7 +350,9 @@ static double product(const struct primitive *p, const char *a, const char *b, c
   for (int64_t k = 0; k < p->src.shape[last]; k++) {
     left[last] = right[last - 1] = k;
     int64_t at = offset_at(&p->weights, right), width = p->weights.size[1], column = place[last];
-    if (p->weights.inner) at = column / width * p->weights.strides[1] + k * width + column % width;
+    int64_t side = p->weights.inner == 3 ? p->weights.size[2] : 1;
+    if (p->weights.inner)
+      at = column / width * p->weights.strides[1] + k / side * width * side + column % width * side + k % side;
     sum += element(a, p->src.dtype, offset_at(&p->src, left)) * element(b, p->weights.dtype, at);
   }
   return sum;
@@ -356,8 +369,9 @@ static double window(const struct primitive *p, const char *x, const char *w, co
       int64_t rest = tap, inside = 1;
       int64_t from = place[0] * p->src.strides[0] + (group * channels + c) * p->src.strides[1];
       int64_t width = p->weights.inner ? p->weights.size[0] : 1, filter = place[1] % each;
-      int64_t of = (grouped ? group * p->weights.strides[0] : 0) + filter / width * p->weights.strides[grouped] + filter % width;
-      of += c * p->weights.strides[grouped + 1];
+      int64_t side = p->weights.inner == 2 ? p->weights.size[1] : 1;
+      int64_t of = (grouped ? group * p->weights.strides[0] : 0) + filter / width * p->weights.strides[grouped] + filter % width * side;
+      of += c / side * p->weights.strides[grouped + 1] + c % side;
       for (int k = axes - 1; k >= 0; k--) {
         int64_t extent = p->weights.shape[grouped + 2 + k], t = rest % extent;
         rest /= extent;

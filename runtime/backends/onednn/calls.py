@@ -11,7 +11,7 @@ from typing import Any
 from fuse_opt.dialects.implementation.chains import link_of
 from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS, BufferRef, ConfigValue, LibraryCall
-from fuse_opt.runtime.backends.onednn.convolutions import convolution_call
+from fuse_opt.runtime.backends.onednn.convolutions import convolution_call, integer_convolution_call
 from fuse_opt.runtime.backends.onednn.library import STATUS, Library, OneDnnError
 from fuse_opt.runtime.backends.onednn.post_ops import post_ops, sums_of
 from fuse_opt.runtime.backends.onednn.primitives import Bound, Dense, Primitive, primitive_of
@@ -28,6 +28,7 @@ _TASK = "fuse_run_onednn"
 PROBLEMS = {
     "graph.matmul": product_call,
     "graph.conv": convolution_call,
+    "graph.conv_integer": integer_convolution_call,
     "graph.softmax": softmax_call,
     "graph.layer_norm": layer_norm_call,
 }
@@ -128,7 +129,7 @@ def onednn_call(call: LibraryCall, table: int) -> OneDnnCall:
     pieces = list((found if offer is not None and offer.split else found.whole()).pieces())
     primitives = [primitive_of(library, piece.problem) for piece in pieces]
     for primitive in primitives:
-        if primitive.refusal is not None:
+        if primitive.refusal is not None and not primitive.reads_plain_bytes:
             raise OneDnnError(f"oneDNN would run it by {primitive.implementation}{_panels(primitive)}")
     needed, given = scratch_bytes(primitives), 0 if call.workspace is None else call.workspace.nbytes
     if needed > given:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Saved, Site
+from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Saved, Site, Tensor
 from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr, PanelAttr, joined, parts_of
 from fuse_opt.lowering.program import SAVED
 from fuse_opt.lowering.reference.kernels.costs import NATIVE_CALL
@@ -20,7 +20,7 @@ from fuse_opt.runtime.backends.onednn.rows import is_left
 from fuse_opt.runtime.backends.onednn.trial import multiplies, usable_library
 
 _MOST_EXTENT = 1 << 31
-_MULTIPLY = ("graph.matmul", "graph.conv")
+_MULTIPLY = ("graph.matmul", "graph.conv", "graph.conv_integer")
 _STRICT: set[tuple[str, ...]] = {("f32", "f32", "f32"), ("i8", "i8", "i32"), ("ui8", "i8", "i32")}
 _FAST = {*_STRICT, ("bf16", "bf16", "bf16"), ("bf16", "bf16", "f32")}
 _FEATURES = {"bf16": ("avx512_bf16",), "i8": ("avx512_vnni",), "ui8": ("avx512_vnni",)}
@@ -29,6 +29,7 @@ _ROWS: set[tuple[str, ...]] = {("f32",) * count for count in (2, 3, 4)}
 """Of a matrix, up to two parameters and the result."""
 _CONVOLUTIONS: set[tuple[str, ...]] = {("f32", "f32", "f32")}
 """By element types of both operands and the result. Instructions for bf16 flush denormals and add two terms at a time."""
+_OF_BYTES: set[tuple[str, ...]] = {("ui8", "i8", "i32"), ("i8", "i8", "i32")}
 _FAST_CONVOLUTIONS = {*_CONVOLUTIONS, ("bf16", "bf16", "bf16")}
 
 
@@ -74,10 +75,16 @@ def _accepts(site: Site, types: set[tuple[str, ...]]) -> str | None:
     return None if _calls(site) is not None else "shape"
 
 
+def _accepts_bytes(site: Site) -> str | None:
+    """Convolutions whose filters are in panels, or to be put there: it has no code of its own for others."""
+    weight = site.operands[1]
+    return "filters-vary" if weight.encoding is None and not weight.frozen else _accepts(site, _OF_BYTES)
+
+
 def _channels_last(site: Site) -> list[LayoutRow]:
     """Channels innermost, and of the filters the result's: what the library turns into no other order for itself."""
     rank = len(site.results[0].shape)
-    if rank < 3 or site.config.get("groups", 1) != 1:
+    if site.name != "graph.conv" or rank < 3 or site.config.get("groups", 1) != 1:
         return []
     x = OrderAttr.of((0, *range(2, rank), 1))
     return [LayoutRow((x, OrderAttr.of((*range(2, rank), 1, 0))), (x,))]
@@ -91,10 +98,10 @@ def _unpacked(site: Site) -> Site:
     *before, panel = parts_of(found)
     if not isinstance(panel, PanelAttr) or panel.axis.data != len(weight.shape) - 1:
         return site
-    order, is_product = joined(before), site.name == "graph.matmul"
-    if is_product and order != _columns_last(site):
+    order, is_windows = joined(before), site.name == "graph.conv"
+    if not is_windows and order != _columns_last(site):
         return site
-    return replace(site, operands=(x, replace(weight, encoding=None if is_product else order), *others))
+    return replace(site, operands=(x, replace(weight, encoding=order if is_windows else None), *others))
 
 
 def _no_order(site: Site) -> list[LayoutRow]:
@@ -108,43 +115,50 @@ def _columns_last(site: Site) -> OrderAttr | None:
 
 
 def _pack(site: Site) -> Mapping[int, EncodingPart]:
-    """The panels in which the library would read frozen weights of f32, where all parts of the call read the same."""
-    weight, is_product = site.operands[1], site.name == "graph.matmul"
-    lies_plainly = (
-        weight.encoding is None and len(weight.shape) == 2 if is_product else isinstance(weight.encoding, OrderAttr)
-    )
-    if not weight.frozen or weight.dtype != "f32" or not lies_plainly:
-        return {}
-    order = _columns_last(site) if is_product else weight.encoding
-    if onednn_problem() is not None or (calls := _calls(site)) is None:
+    """The panels in which the library would read frozen weights, where all parts of the call read the same."""
+    if not site.operands[1].frozen or onednn_problem() is not None:
         return {}
     try:
-        found = {_panel(load_library(), call) for call in calls}
+        encoding = _packed(load_library(), site)
     except OneDnnError:
         return {}
-    panel = found.pop() if len(found) == 1 else None
-    if panel is None:
-        return {}
-    encoding = joined([*([] if order is None else [order]), PanelAttr.of(len(weight.shape) - 1, panel)])
-    return {} if encoding is None or encoding.problem(weight.shape) is not None else {1: encoding}
+    return {} if encoding is None else {1: encoding}
 
 
-def _panel(library: Library, call: Call) -> int | None:
+def _packed(library: Library, site: Site) -> EncodingPart | None:
+    """The encoding of weights in such panels; None where they lie otherwise already, or there is none. Raises OneDnnError."""
+    weight, is_windows = site.operands[1], site.name == "graph.conv"
+    lies_plainly = isinstance(weight.encoding, OrderAttr) if is_windows else weight.encoding is None
+    if not lies_plainly or weight.dtype not in ("f32", "i8") or (calls := _calls(site)) is None:
+        return None
+    if site.name == "graph.matmul" and len(weight.shape) != 2:
+        return None
+    found = {_panel(library, call) for call in calls}
+    if len(found) > 1 or (panel := found.pop()) is None:
+        return None
+    order = weight.encoding if is_windows else _columns_last(site)
+    encoding = joined([*([] if order is None else [order]), PanelAttr.of(len(weight.shape) - 1, *panel)])
+    return None if encoding is None or encoding.problem(weight.shape) is not None else encoding
+
+
+def _panel(library: Library, call: Call) -> tuple[int, int] | None:
     """
-    How wide panels of weights would be, that its code for weights as they are would read; None where that is no code of its own,
-    or they would lie otherwise. Raises OneDnnError.
+    How wide panels of weights would be, and how many elements lie side by side, that its code for weights as they are would
+    read; None where that is no code of its own, or they would lie otherwise. Raises OneDnnError.
     """
     weights, free = call.problem.weights, with_any_weights(call)
     assert weights is not None
     last = len(weights.shape) - 1 if call.problem.windows is None else 0
-    found: set[tuple[int, int] | None] = set()
+    found: set[tuple[int, int, int] | None] = set()
     for piece in free.pieces():
         plain = primitive_of(library, replace(piece.problem, weights=weights))
         primitive = primitive_of(library, piece.problem)
-        same = primitive.implementation == plain.implementation and primitive.refusal is None
-        found.add(primitive.weights.panel if same else None)
+        same = primitive.implementation == plain.implementation or plain.reads_plain_bytes
+        if primitive.refusal is not None or not same or (panel := primitive.weights.panel) is None:
+            return None
+        found.add((*panel, 1 if primitive.weights.group is None else primitive.weights.group[1]))
     panel = found.pop() if len(found) == 1 else None
-    return panel[1] if panel is not None and panel[0] == last else None
+    return panel[1:] if panel is not None and panel[0] == last else None
 
 
 def _cost(site: Site) -> Cost:
@@ -153,13 +167,23 @@ def _cost(site: Site) -> Cost:
     rate = site.device.implementation_rate(name, site.operands[0].dtype)
     if site.name == "graph.conv" and (site.is_row_major or _evicts(site)):
         rate /= site.device.factor("onednn_slow")
-    return Cost(site.operations, site.nbytes, rate, NATIVE_CALL)
+    operations = site.operations or 2 * site.results[0].size * prod(site.operands[1].shape[:-1])
+    return Cost(operations, site.nbytes, rate, NATIVE_CALL)
 
 
 def _evicts(site: Site) -> bool:
-    """Whether filters of windows of several elements lie multiples of 2 KiB apart, and so in few places of a cache."""
-    filters, _, *window = site.operands[1].shape
-    return prod(window) > 1 and filters * site.operands[1].itemsize % 2048 == 0
+    """
+    Whether filters of windows of several elements lie multiples of 2 KiB apart, and so in few places of a cache. Those that never
+    change are put into panels.
+    """
+    weight = site.operands[1]
+    filters, _, *window = weight.shape
+    stays = not weight.frozen and not any(isinstance(part, PanelAttr) for part in _parts(weight))
+    return stays and prod(window) > 1 and filters * weight.itemsize % 2048 == 0
+
+
+def _parts(tensor: Tensor) -> tuple[EncodingPart, ...]:
+    return () if tensor.encoding is None else parts_of(tensor.encoding)
 
 
 def _saves(site: Site, saved: Saved) -> str | None:
@@ -189,6 +213,10 @@ def _probe(site: Site) -> str | None:
         return "step-layout"
     try:
         library = load_library()
+        if site.name == "graph.conv_integer" and site.operands[1].encoding is None:
+            if (packed := _packed(library, site)) is None:
+                return "filters"
+            return _probe(replace(site, operands=(site.operands[0], replace(site.operands[1], encoding=packed))))
         refusals = [primitive_of(library, piece.problem).refusal for call in calls for piece in call.pieces()]
     except OneDnnError as error:
         return "unimplemented" if error.status else "cannot-be-loaded"
@@ -204,25 +232,26 @@ for _name, _op, _types in (
     ("onednn.matmul", "matmul", _STRICT),
     ("onednn.matmul_fast", "matmul", _FAST),
     ("onednn.conv", "conv", _CONVOLUTIONS),
+    ("onednn.conv_integer", "conv_integer", _OF_BYTES),
     ("onednn.conv_fast", "conv", _FAST_CONVOLUTIONS),
     ("onednn.softmax_fast", "softmax", _ROWS),
     ("onednn.layer_norm", "layer_norm", _ROWS),
 ):
-    _fast, _multiplies = _name.endswith("_fast"), f"graph.{_op}" in _MULTIPLY
+    _fast, _multiplies, _is_chained = _name.endswith("_fast"), f"graph.{_op}" in _MULTIPLY, _op in ("matmul", "conv")
     native_implementation(
         _name,
-        f"numpy.{_op}" if _multiplies else None,
+        f"numpy.{_op}" if _is_chained else None,
         f"graph.{_op}",
-        lambda site, types=_types: _accepts(site, types),
+        _accepts_bytes if _op == "conv_integer" else lambda site, types=_types: _accepts(site, types),
         _cost if _multiplies else _row_cost,
-        epilogue=(FAST if _fast else EXACT) if _multiplies else None,
+        epilogue=(FAST if _fast else EXACT) if _is_chained else None,
         workspace=_workspace,
         probe=_probe,
         split=True,
         optional=True,
         priority=1,  # where it is named, fusion asks it before NumPy's
         numerics="fast" if _fast else "strict",
-        layouts={"conv": _channels_last, "matmul": _no_order}.get(_op),
+        layouts=_channels_last if _op == "conv" else _no_order if _multiplies else None,
         pack=_pack if _multiplies else None,
         saves=_saves if _op == "layer_norm" else None,
         features=lambda site: _FEATURES.get(site.operands[0].dtype, ()),

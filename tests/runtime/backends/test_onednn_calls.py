@@ -272,6 +272,19 @@ def test_frozen_right_operands_lie_in_panels(
     np.testing.assert_allclose(fuse_opt.evaluate(str(program.module), a, b), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("depth", "sums", "packed"), [(64, 0, True), (60, 0, False), (64, 4, False)])
+def test_frozen_bytes_lie_in_panels_of_fours(fake: FakeOneDnn, depth: int, sums: int, packed: bool) -> None:
+    """Not where a group of rows would be part empty, and not where the library keeps sums behind its weights."""
+    fake.say(panel=8, sums=sums)
+    a, b = numbers((70, depth), "u1"), numbers((depth, 16), "i1")
+    text = product_text(a, b, (70, 16), {})
+    program = fuse_opt.compile(text, backend="none,onednn").freeze({1: b})
+    assert ("#graph.panel<axis = 1, width = 8, group = 4>" in str(program.module)) == packed
+    assert program.implementations == {"onednn.matmul": 1}
+    for found in (program(a), fuse_opt.evaluate(str(program.module), a, b)):
+        np.testing.assert_array_equal(found, a.astype(np.int32) @ b.astype(np.int32))
+
+
 def test_a_call_that_fails_in_a_run_is_an_error(fake: FakeOneDnn) -> None:
     a, b = numbers((5, 7)), numbers((7, 3))
     _, expected, program = run_product(a, b)

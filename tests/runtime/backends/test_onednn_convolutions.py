@@ -76,14 +76,14 @@ def test_a_residual_of_ours_is_overwritten(fake: FakeOneDnn) -> None:
 CHANNELS_LAST, FILTERS_LAST = "#graph.order<0, 2, 3, 1>", "#graph.order<2, 3, 1, 0>"
 
 
-def channels_last(groups: int = 1, filters: int = 24) -> str:
+def channels_last(groups: int = 1, filters: int = 24, window: int = 3) -> str:
     """A convolution whose channels are innermost, with a bias and a residual behind it that lies as the result does."""
     x, y = f"tensor<2x16x12x12xf32, {CHANNELS_LAST}>", f"tensor<2x{filters}x12x12xf32, {CHANNELS_LAST}>"
-    w, b = f"tensor<{filters}x{16 // groups}x3x3xf32>", f"tensor<{filters}x1x1xf32>"
-    turned = w.replace("xf32>", f"xf32, {FILTERS_LAST}>")
+    w, b = f"tensor<{filters}x{16 // groups}x{window}x{window}xf32>", f"tensor<{filters}x1x1xf32>"
+    turned, pads = w.replace("xf32>", f"xf32, {FILTERS_LAST}>"), ", ".join([str(window // 2)] * 4)
     return f"""func.func @main(%x: {x}, %w: {w} {{graph.frozen}}, %b: {b}, %r: {y}) -> {y} {{
   %v = graph.to_layout %w : ({w}) -> {turned}
-  %c = graph.conv %x, %v {{pads = array<i64: 1, 1, 1, 1>, groups = {groups} : i64}} : ({x}, {turned}) -> {y}
+  %c = graph.conv %x, %v {{pads = array<i64: {pads}>, groups = {groups} : i64}} : ({x}, {turned}) -> {y}
   %s = graph.add %c, %b : ({y}, {b}) -> {y}
   %z = graph.add %s, %r : ({y}, {y}) -> {y}
   %o = graph.silu %z : ({y}) -> {y}
@@ -91,9 +91,9 @@ def channels_last(groups: int = 1, filters: int = 24) -> str:
 }}"""
 
 
-def arguments_of(groups: int = 1, filters: int = 24) -> list[np.ndarray]:
+def arguments_of(groups: int = 1, filters: int = 24, window: int = 3) -> list[np.ndarray]:
     rng = np.random.default_rng(3)
-    shapes = (2, 16, 12, 12), (filters, 16 // groups, 3, 3), (filters, 1, 1), (2, filters, 12, 12)
+    shapes = (2, 16, 12, 12), (filters, 16 // groups, window, window), (filters, 1, 1), (2, filters, 12, 12)
     return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
@@ -129,6 +129,21 @@ def test_frozen_filters_lie_in_panels(fake: FakeOneDnn, threads: None) -> None:
     assert again.implementations == {"onednn.conv": 1}
     np.testing.assert_allclose(again(x, b, r), fuse_opt.evaluate(text, x, w, b, r), rtol=2e-5, atol=2e-5)
     np.testing.assert_allclose(fuse_opt.evaluate(printed, x, w, b, r), fuse_opt.evaluate(text, x, w, b, r), rtol=2e-5)
+
+
+@pytest.mark.parametrize(("filters", "packed"), [(24, True), (20, False)])
+def test_windows_of_one_element_are_products(fake: FakeOneDnn, threads: None, filters: int, packed: bool) -> None:
+    """Of positions by filters, whose panels are those of products; cut by rows, with the same bits for any threads."""
+    fake.say(scratch=16, panel=8)
+    text, (x, w, b, r) = channels_last(1, filters, 1), arguments_of(1, filters, 1)
+    expected, bits = fuse_opt.evaluate(text, x, w, b, r), set[bytes]()
+    program = fuse_opt.compile(text, backend="none,onednn").freeze({1: w})
+    assert program.implementations == {"onednn.conv": 1} and ("#graph.panel" in str(program.module)) == packed
+    for count in (1, 3):
+        set_num_threads(count)
+        np.testing.assert_allclose(found := np.asarray(program(x, b, r)), expected, rtol=2e-5, atol=2e-5)
+        bits.add(found.tobytes())
+    assert len(bits) == 1 and fake.count("primitives") > 0
 
 
 @pytest.mark.parametrize(
