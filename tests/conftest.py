@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gc
-import zlib
+import os
 from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from draws import MULTIPLIER, sampled
-
-from fuse_opt.runtime.host import c_compiler
 
 gc.set_threshold(200_000, 20, 100)
 """IR is many long-lived objects in cycles: at Python's own 700 a quarter of the tests' time goes into looking at them."""
@@ -19,10 +19,12 @@ COUNTED = "graph ops"
 """The property of a report in which a test says (op, backend, cases, elements compared)."""
 LEFT_OUT = pytest.StashKey[int]()
 """How many cases of sampled tests a run leaves out."""
-OPTIMISATION: tuple[str, ...] = getattr(c_compiler, "_OPTIMISATION")  # noqa: B009
-"""What programs are compiled with outside of the tests."""
-QUICK = tuple(f"tests/{folder}/" for folder in ("dialects", "lowering/cpu", "lowering/loops", "passes"))
-"""Where most tests compile with less."""
+C_FLAGS = os.environ.get("FUSE_OPT_CFLAGS", "")
+"""What this run was asked to compile with beside the flags that users get."""
+KERNELS = ("tests/lowering/cpu/", "tests/lowering/loops/")
+"""Where files are about generated loops, of one kind each."""
+LONGEST = tuple(f"tests/{folder}/" for folder in ("lowering", "dialects", "runtime", "project", "passes"))
+"""Where the longest files are: several processes begin with them, so that none waits for another at the end."""
 LAYER = "cuda layer"
 """The property of a report in which a test says what of the CUDA target it ran, and how much."""
 
@@ -37,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests with many cases that are like one another run a sample of them; a case that is named on the command line runs."""
+    mark_first_of_kernels(items)
     if any("[" in argument for argument in config.args):
         return
     cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
@@ -49,6 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in set(group) - set(sampled(group, next(group[0].iter_markers("sampled")).args[0]))
     }
     items[:] = [item for item in items if item not in left_out]
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: next((n for n, f in enumerate(LONGEST) if item.nodeid.startswith(f)), len(LONGEST)))
     config.stash[LEFT_OUT] = len(left_out)
     told: dict[str, object] = getattr(config, "workeroutput", {})  # by a process of pytest-xdist to its parent
     told["left_out"] = len(left_out)
@@ -63,12 +68,21 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """
-    Where what programs compute is tested, two tests of three compile C with -O1; the others, those marked `optimised`, and all
-    in a run of more cases do as users do. Loops of `omp simd` become vectors either way; -O3 takes half as long again.
+    C is compiled with -O1, but in tests that are marked `optimised`, and in all of a run of more cases: there as users do. Loops
+    of `omp simd` become vectors either way; -O3 takes half as long again. A mark that a fixture is to have is the module's.
     """
-    quick = MULTIPLIER <= 1 and zlib.crc32(item.nodeid.encode()) % 3 and not item.get_closest_marker("optimised")
-    quick = quick and item.nodeid.startswith(QUICK)
-    setattr(c_compiler, "_OPTIMISATION", ("-O1",) if quick else OPTIMISATION)  # noqa: B010 - it is the module's own
+    quick = MULTIPLIER <= 1 and item.get_closest_marker("optimised") is None
+    os.environ["FUSE_OPT_CFLAGS"] = f"-O1 {C_FLAGS}".strip() if quick else C_FLAGS
+
+
+def mark_first_of_kernels(items: Sequence[pytest.Item]) -> None:
+    """The first test of each file about generated loops is compiled as users do, all its cases."""
+    first: dict[Path, str] = {}
+    for item in items:
+        if item.nodeid.startswith(KERNELS):
+            name = item.nodeid.partition("[")[0]
+            if first.setdefault(item.path, name) == name:
+                item.add_marker("optimised")
 
 
 @pytest.fixture(scope="module", autouse=True)

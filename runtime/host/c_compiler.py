@@ -20,7 +20,7 @@ from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.compiler_process import NeverEnds, run_compiler, stop_compilers
 from fuse_opt.runtime.host.processors import usable_processors
 
-_OPTIMISATION = ("-O3",)
+_OPTIMISATION = "-O3"
 _MACHINE_CHOICES = (("-march=native",), ("-mcpu=native",), ())
 _WIDE_VECTORS = ("-mprefer-vector-width=512",)
 # The meaning of generated C rests on these: integers wrap, buffers of different types may share memory. Traps and errno
@@ -186,7 +186,8 @@ def find_c_compiler(cache: DiskCache | None = None) -> CCompiler | None:
     else `$CC`, cc, gcc, clang on the search path.
 
     Each is asked to build a trivial shared object through `cache` (the default one where None), and the object is
-    called. The answer is remembered for the process as long as these variables and `$PATH` stay the same.
+    called. The arguments of `$FUSE_OPT_CFLAGS` come after all others. The answer is remembered for the process as long as
+    these variables and `$PATH` stay the same.
     """
     return _found(cache)[0]
 
@@ -197,27 +198,25 @@ def compiler_problem(cache: DiskCache | None = None) -> str:
 
 
 def _found(cache: DiskCache | None) -> tuple[CCompiler | None, str]:
-    names = ("FUSE_OPT_CC", "CC", "PATH")
-    return _find(tuple(os.environ.get(name, "") for name in names), _OPTIMISATION, cache)
+    names = ("FUSE_OPT_CC", "CC", "FUSE_OPT_CFLAGS", "PATH")
+    return _find(tuple(os.environ.get(name, "") for name in names), cache)
 
 
 @functools.lru_cache(maxsize=8)
-def _find(
-    environment: tuple[str, ...], optimisation: tuple[str, ...], cache: DiskCache | None
-) -> tuple[CCompiler | None, str]:
-    """The compiler with flags that begin with `optimisation`, or else the reason why there is none."""
-    chosen, conventional, _ = environment
+def _find(environment: tuple[str, ...], cache: DiskCache | None) -> tuple[CCompiler | None, str]:
+    """The compiler, or else the reason why there is none."""
+    chosen, conventional, last, _ = environment
     cache = cache or DiskCache()
     if chosen:
         try:
-            return _tried(chosen, optimisation, cache), ""
+            return _tried(chosen, last, cache), ""
         except (CompileError, OSError, ValueError) as error:
             warnings.warn(f"FUSE_OPT_CC={chosen!r} does not work: {_cause(error)}", RuntimeWarning, stacklevel=4)
             return None, ""
     reasons: list[str] = []
     for name in (conventional, "cc", "gcc", "clang"):
         try:
-            return _tried(name, optimisation, cache), ""
+            return _tried(name, last, cache), ""
         except _NotThere:
             continue
         except (CompileError, OSError, ValueError) as error:
@@ -233,19 +232,20 @@ def _cause(error: Exception) -> str:
     return f"no file for it can be written{where}: {error.strerror or error} (TMPDIR names the folder)"
 
 
-def _tried(command: str, optimisation: tuple[str, ...], cache: DiskCache) -> CCompiler:
-    """The compiler that `command` names (it may hold arguments), with the best flags under which it works."""
+def _tried(command: str, last: str, cache: DiskCache) -> CCompiler:
+    """The compiler that `command` names (it may hold arguments), with the best flags under which it works, then `last`."""
     program, *arguments = shlex.split(command) or [""]
+    asked = shlex.split(last)
     path = shutil.which(program)
     if path is None:
         raise _NotThere(f"'{program}' is not an executable on the search path")
 
     def working(flags: tuple[str, ...]) -> CCompiler:
-        compiler = described(os.path.abspath(path), (*arguments, *flags))
+        compiler = described(os.path.abspath(path), (*arguments, *flags, *asked))
         _check(compiler, cache)
         return compiler
 
-    wanted, *others, plainest = _flag_choices(optimisation)
+    wanted, *others, plainest = _flag_choices()
     with _unless_unusable():
         return working(wanted)
     fallback = working(plainest)  # one that refuses all is asked twice, not for every set of flags
@@ -266,12 +266,12 @@ def _unless_unusable() -> Generator[None]:
         return
 
 
-def _flag_choices(optimisation: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _flag_choices() -> Iterator[tuple[str, ...]]:
     """Sets of flags, the wanted one first; `described` refuses wide vectors where the machine has none."""
     for optional in (kept for count in range(len(_OPTIONAL), -1, -1) for kept in combinations(_OPTIONAL, count)):
         for machine in _MACHINE_CHOICES:
             for width in (_WIDE_VECTORS, ()) if machine else ((),):
-                yield (*optimisation, *machine, *width, *_MEANING, *optional, *_SHARED)
+                yield (_OPTIMISATION, *machine, *width, *_MEANING, *optional, *_SHARED)
 
 
 def described(path: str, flags: tuple[str, ...]) -> CCompiler:

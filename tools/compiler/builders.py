@@ -162,6 +162,6 @@ def require_c_compiler() -> None:
         warnings.simplefilter("ignore", RuntimeWarning)
         found = find_c_compiler()
     if found is None:
-        given = {name: os.environ[name] for name in ("FUSE_OPT_CC", "CC") if name in os.environ}
+        given = {name: os.environ[name] for name in ("FUSE_OPT_CC", "CC", "FUSE_OPT_CFLAGS") if os.environ.get(name)}
         named = ", ".join(f"{name}={value!r}" for name, value in given.items()) or "neither FUSE_OPT_CC nor CC is set"
         raise RuntimeError(f"no C compiler works here ({named}); install one, or name it in FUSE_OPT_CC")

@@ -12,7 +12,7 @@ from c_compilers import executable, variant
 
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host import c_compiler
-from fuse_opt.runtime.host.c_compiler import CCompiler, CompileError, find_c_compiler
+from fuse_opt.runtime.host.c_compiler import CCompiler, CompileError, compiler_problem, find_c_compiler
 
 
 def test_description(compiler: CCompiler) -> None:
@@ -124,6 +124,25 @@ def test_choice_with_arguments(
     found = find_c_compiler(cache)
     assert found is not None
     assert ctypes.CDLL(str(found.compile_shared("int f(void) { return CHOSEN; }", cache))).f() == 7
+
+
+@pytest.mark.parametrize("name", ["", "cc"])
+def test_arguments_of_the_environment_come_last(
+    monkeypatch: pytest.MonkeyPatch, compiler: CCompiler, cache: DiskCache, name: str
+) -> None:
+    monkeypatch.setenv("FUSE_OPT_CC", name and compiler.path)
+    monkeypatch.setenv("FUSE_OPT_CFLAGS", "-O0 -DCHOSEN='(3 + 4)'")
+    found = find_c_compiler(cache)
+    assert found is not None and found.flags[-2:] == ("-O0", "-DCHOSEN=(3 + 4)")
+    assert ctypes.CDLL(str(found.compile_shared("int f(void) { return CHOSEN; }", cache))).f() == 7
+
+
+@pytest.mark.parametrize("flags", ["-no-such-flag", "-D'"])
+def test_arguments_with_which_nothing_works(monkeypatch: pytest.MonkeyPatch, cache: DiskCache, flags: str) -> None:
+    monkeypatch.delenv("FUSE_OPT_CC", raising=False)
+    monkeypatch.setenv("FUSE_OPT_CFLAGS", flags)
+    assert find_c_compiler(cache) is None
+    assert compiler_problem(cache)
 
 
 @pytest.mark.parametrize(
