@@ -102,6 +102,7 @@ PIPELINES = {
 
 _PLAIN = re.compile(r"[-+]?\d*\.?\d*(?:[eE][-+]?\d+)?|[-+\w]*")
 """A number or a word as the pipeline's syntax has them without quotes."""
+_NAME = re.compile(r"[A-Za-z][-\w]*")
 _AROUND_COMMAS = re.compile(r'("(?:\\.|[^"\\])*")|\s*,\s*')
 
 
@@ -130,9 +131,12 @@ def parse_pipeline(text: str) -> list[ModulePass]:
     The passes that `a,b{x=1 y=2}` or `builtin.module(a,b{x=1 y=2})` names; the names of PIPELINES stand for several.
     Raises UsageError.
     """
+    from xdsl.utils.arg_spec import ArgSpec
     from xdsl.utils.arg_spec import parse_pipeline as parse_specs
     from xdsl.utils.exceptions import ArgSpecParseError
 
+    if _NAME.fullmatch(text):  # most are, and xDSL's lexer takes its time
+        return _passes_of(ArgSpec(text, {}))
     inner = _AROUND_COMMAS.sub(lambda match: match[1] or ",", text.strip())
     while inner.startswith("builtin.module(") and inner.endswith(")"):
         inner = inner.removeprefix("builtin.module(")[:-1].strip()

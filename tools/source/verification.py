@@ -7,7 +7,7 @@ from functools import cache
 from typing import cast
 
 from xdsl.dialects import arith, math, vector
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, StringAttr
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.dialects.memref import LoadOp, StoreOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -54,10 +54,11 @@ def _verify_ops(module: Operation) -> None:
     terminates: dict[type[Operation], bool] = {}
     for op in _innermost_first(module):
         try:
-            _verify_place(op, terminates)
+            branches = len(op.successors) > 0
+            _verify_place(op, branches, terminates)
             for region in op.regions:
                 _verify_region(op, region)
-            _verify_op(op)
+            _verify_op(op, branches)
         except OpVerifyError:
             raise
         except VerifyException as error:
@@ -72,25 +73,44 @@ _Signature = tuple[
     type[Operation], tuple[Attribute, ...], tuple[Attribute, ...], frozenset[tuple[str, Attribute]], object
 ]
 _VERIFIED: set[_Signature] = set()
+_HELD: dict[tuple[object, ...], tuple[Attribute, ...]] = {}
+"""The same by the ids of types and properties, which take their time to hash; they are held, so that the ids stay theirs."""
 _REMEMBERED = 1 << 16
 _OF_TYPES_ALONE = frozenset(dialect.__name__ for dialect in (arith, math, vector))
 """Modules of xDSL whose ops without regions look at nothing but types and properties."""
 
 
-def _verify_op(op: Operation) -> None:
+def _verify_op(op: Operation, branches: bool) -> None:
     """
     The op's own invariants. Those of most ops follow from little, and passes leave most ops as they were: what held
     once is not worked out again, which is most of the time of a pipeline over a large graph.
     """
-    signature = _signature(op)
-    if signature is not None and signature in _VERIFIED:
+    attributes = () if branches else _attributes(op)
+    key = (type(op), len(op.operands), tuple(op.properties), *map(id, attributes))
+    if attributes and key in _HELD:
         return
-    op.verify_()
-    if signature is not None:
-        if len(_VERIFIED) >= _REMEMBERED:
-            _VERIFIED.clear()
-        if not any(map(is_stored, (*op.operands, *op.results))):  # of these a constant operand may decide
-            _VERIFIED.add(signature)
+    signature = _signature(op)
+    if signature is None or signature not in _VERIFIED:
+        op.verify_()
+        if signature is None or any(map(is_stored, (*op.operands, *op.results))):
+            return  # a constant operand may decide of what is stored
+        _make_room(_VERIFIED)
+        _VERIFIED.add(signature)
+    if attributes:
+        _make_room(_HELD)
+        _HELD[key] = attributes
+
+
+def _attributes(op: Operation) -> tuple[Attribute, ...]:
+    """The types and properties of an op of which these are all that decides, wherever it stands; none of any other op."""
+    if op.regions or not (_is_graph_op(type(op)) and _follows_from_types(type(op))):
+        return ()
+    return (*(v.type for v in op.operands), *(v.type for v in op.results), *op.properties.values())
+
+
+def _make_room(known: set[_Signature] | dict[tuple[object, ...], tuple[Attribute, ...]]) -> None:
+    if len(known) >= _REMEMBERED:
+        known.clear()
 
 
 def _signature(op: Operation) -> _Signature | None:
@@ -98,6 +118,8 @@ def _signature(op: Operation) -> _Signature | None:
     class_ = type(op)
     if class_ is FuncOp:
         return _signature_of_function(cast(FuncOp, op))
+    if class_ is ModuleOp:
+        return _signature_of_module(cast(ModuleOp, op))
     if op.successors or not (
         _is_closed_kernel(op) if isinstance(op, OutlinedOp) else not op.regions and _follows_from_types(class_)
     ):
@@ -128,6 +150,18 @@ def _signature_of_function(function: FuncOp) -> _Signature | None:
     if block is None or parent is None:
         return None
     return FuncOp, (), tuple(block.arg_types), frozenset(function.properties.items()), type(parent)
+
+
+def _signature_of_module(module: ModuleOp) -> _Signature | None:
+    """The symbols of a module stand for its body. That it uses nothing from outside was seen with dominance."""
+    if len(module.regions) != 1 or module.operands or module.results or module.successors:
+        return None
+    block = module.body.first_block
+    if block is None or block is not module.body.last_block:
+        return None
+    symbols = tuple(op.get_attr_or_prop("sym_name") for op in block.ops)
+    around = (module.attributes.get("sym_name"), symbols)
+    return ModuleOp, (), tuple(block.arg_types), frozenset(module.properties.items()), around
 
 
 def _is_large(value: Attribute) -> bool:
@@ -186,18 +220,18 @@ def _nested(op: Operation) -> Iterator[Operation]:
     return (inner for region in op.regions for block in region.blocks for inner in block.ops)
 
 
-def _verify_place(op: Operation, terminates: dict[type[Operation], bool]) -> None:
-    """Terminators end blocks, only they do, and they branch within their region."""
+def _verify_place(op: Operation, branches: bool, terminates: dict[type[Operation], bool]) -> None:
+    """Terminators end blocks, only they do, and they branch within their region: an op `branches` that has successors."""
     block = op.parent
     region = None if block is None else block.parent
     if block is None or region is None:
-        if op.successors:
+        if branches:
             raise OpVerifyError(f"'{op.name}' has successors but stands in no block", op)
         return
-    if op.successors and block.last_op is not op:
-        raise OpVerifyError(f"'{op.name}' has successors and must be the last op of its block", op)
-    for successor in op.successors:
-        if successor.parent is not region:
+    if branches:
+        if block.last_op is not op:
+            raise OpVerifyError(f"'{op.name}' has successors and must be the last op of its block", op)
+        if any(successor.parent is not region for successor in op.successors):
             raise OpVerifyError(f"'{op.name}' branches to a block of another region", op)
     if block.last_op is not op:
         return

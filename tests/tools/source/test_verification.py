@@ -118,10 +118,32 @@ def change_number(p: Program) -> None:
     p.number.value = IntegerAttr(1, i64)
 
 
+def give_property(p: Program) -> None:
+    p.exp.properties["unknown"] = IntegerAttr(1, i64)
+
+
+def change_operand_type(p: Program) -> None:
+    """Of one object in place of another, in an op in which nothing else changes."""
+    p.exp.operands[0]._type = TensorType(f64, [4])  # pyright: ignore[reportPrivateUsage]
+
+
+def repeat_symbol(p: Program) -> None:
+    p.module.body.block.add_op(p.function.clone())
+
+
+def name_module_by_number(p: Program) -> None:
+    p.module.attributes["sym_name"] = IntegerAttr(1, i64)
+
+
+def add_block_to_module(p: Program) -> None:
+    p.module.body.add_block(Block())
+
+
 BREAKS: list[Callable[[Program], None]] = [
     use_value_of_function, use_value_of_other_kernel, put_in_foreign_op, change_result_type, change_argument_type,
     drop_yield, add_block, pair_out_of_range, move_yield_into_function, give_region, change_returned_type, change_taken_type,
     return_less, return_early, return_in_kernel, use_value_of_other_function, change_type_of_number, change_number,
+    give_property, change_operand_type, repeat_symbol, name_module_by_number, add_block_to_module,
 ]  # fmt: skip
 
 
