@@ -300,7 +300,9 @@ def run_ruff() -> Outcome:
 
 def run_pytest() -> Outcome:
     heading("pytest")
-    chosen = ["-m", f"not {ON_STAND_IN}", "-n", "auto", "--dist", "worksteal"]
+    # Each file in one process: what its tests share is made once. Files come in the order that tests/conftest.py gives them.
+    spread = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
+    chosen = ["-m", f"not {ON_STAND_IN}", *spread]
     status, output = run_streamed([str(PYTHON), "-m", "pytest", "-q", "-rs", "--durations=20", *chosen])
     return Outcome("pytest", status == 0, last_line(output).strip("= "), cuda_layers(output))
 
