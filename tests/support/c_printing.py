@@ -117,22 +117,13 @@ CALLEES = "\n".join(
 )
 
 
-def nvcc(source: str, folder: Path) -> str:
-    """Compiles CUDA; gives what ptxas says of the kernels."""
+def nvcc(source: str, folder: Path, assembled: bool = True) -> str:
+    """Compiles CUDA; gives what ptxas says of the kernels, where they are assembled."""
     assert NVCC is not None
     path = folder / "program.cu"
     path.write_text(source)
-    command = [
-        NVCC,
-        "-cubin",
-        "-arch=sm_90",
-        "-Xptxas",
-        "-v",
-        "-Werror",
-        "all-warnings",
-        "-o",
-        str(folder / "program.cubin"),
-    ]
+    wanted = ["-cubin", "-Xptxas", "-v"] if assembled else ["-ptx"]
+    command = [NVCC, *wanted, "-arch=sm_90", "-Werror", "all-warnings", "-o", str(folder / "program.out")]
     result = subprocess.run([*command, str(path)], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stderr

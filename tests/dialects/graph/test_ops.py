@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,10 +33,13 @@ Compute = Callable[[ModuleOp, list[Array]], Sequence[Array]]
 Record = Callable[[str, object], None]
 
 
-def compute_and_check(op: str, cases: list[Case], compute: Compute, backend: str, record: Record) -> None:
-    assert cases
-    elements = sum(array.size for case in cases for array in case.wanted)
-    record("graph ops", (op, backend, len(cases), elements))
+def compute_and_check(by_op: Sequence[tuple[str, list[Case]]], compute: Compute, backend: str, record: Record) -> None:
+    """All cases as one program."""
+    for op, of_op in by_op:
+        assert of_op, op
+        elements = sum(array.size for case in of_op for array in case.wanted)
+        record("graph ops", (op, backend, len(of_op), elements))
+    cases = [case for _, of_op in by_op for case in of_op]
     module = parse(program_text(cases))
     bounds = [op.error_bound() for op in graph_ops(module)]
     check_all(cases, compute(module, arguments_of(cases)), bounds)
@@ -56,7 +60,7 @@ def test_every_record_has_a_backend() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
 def test_reference(row: Row, record_property: Record) -> None:
-    compute_and_check(row.op, share(row.cases(), 6), evaluate, "reference", record_property)
+    compute_and_check([(row.op, share(row.cases(), 6))], evaluate, "reference", record_property)
 
 
 @pytest.mark.sampled(30)
@@ -77,24 +81,35 @@ def test_other_types_are_refused(row: Row) -> None:
             parse(f"func.func @main({values}) {{\n  %r:{len(case.wanted)} = {line}\n  func.return\n}}")
 
 
+TOGETHER = 8
+"""Rows of one compilation: a compiler takes longer to begin than for the kernels of most rows."""
+
+
+def groups(rows: Sequence[Row]) -> list[Any]:
+    """The rows, so many together of different families."""
+    count = -(-len(rows) // TOGETHER)
+    found = [rows[number::count] for number in range(count)]
+    return [pytest.param(group, id="+".join(row.op.removeprefix("graph.") for row in group)) for group in found]
+
+
 @needs_compiler
-@pytest.mark.parametrize("row", ROWS, ids=IDS)
+@pytest.mark.parametrize("rows", groups(ROWS))
 def test_c(
-    row: Row, record_property: Record, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    rows: list[Row], record_property: Record, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A share of the cases as C under the sanitizer, all types: right, and nothing happens that C leaves undefined."""
     sanitize(monkeypatch, ARITHMETIC)
-    compute_and_check(row.op, share(row.cases(), 40, 5), compiled, "C", record_property)
+    compute_and_check([(row.op, share(row.cases(), 40, 5)) for row in rows], compiled, "C", record_property)
     assert "runtime error" not in capfd.readouterr().err
 
 
 @pytest.mark.optimised
-@pytest.mark.sampled(45)
+@pytest.mark.sampled(6)
 @needs_compiler
-@pytest.mark.parametrize("row", [row for row in ROWS if row.op not in LIBRARY], ids=lambda row: row.op)
-def test_optimized_c(row: Row, record_property: Record) -> None:
+@pytest.mark.parametrize("rows", groups([row for row in ROWS if row.op not in LIBRARY]))
+def test_optimized_c(rows: list[Row], record_property: Record) -> None:
     """A share of the cases as C with the flags that users get: what is right unoptimised stays right in vectors."""
-    compute_and_check(row.op, share(row.cases(), 80, 8), compiled, "optimized C", record_property)
+    compute_and_check([(row.op, share(row.cases(), 80, 8)) for row in rows], compiled, "optimized C", record_property)
 
 
 def share(cases: list[Case], step: int, of_types: int = 1) -> list[Case]:

@@ -62,7 +62,7 @@ def test_every_row_computes_what_numpy_computes(case: Case, library: ctypes.CDLL
 def test_every_row_compiles_as_cuda(tmp_path: Path):
     text = print_translation_unit(print_all(ALL_OPS, CUDA), CUDA)
     # nvcc makes no code for device functions that nothing calls.
-    nvcc(text.replace("static __device__ void k_", 'extern "C" __global__ void k_'), tmp_path)
+    nvcc(text.replace("static __device__ void k_", 'extern "C" __global__ void k_'), tmp_path, assembled=False)
 
 
 def reduce_function(op: str, kind: str, init: str) -> str:
