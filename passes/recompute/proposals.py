@@ -206,9 +206,17 @@ class Cut:
             op = waiting.pop()
             if op not in found:
                 found[op] = None
-                sources |= dict.fromkeys(operand for operand in op.operands if operand not in inside)
-                waiting += [value.op for value in op.operands if isinstance(value, OpResult) and value in inside]
+                for operand in op.operands:
+                    if operand in inside or self._is_view(operand):
+                        waiting.append(operand.owner)  # pyright: ignore[reportArgumentType]
+                    else:
+                        sources[operand] = None
         return clones_of(self.times, found, group, tuple(sources))
+
+    def _is_view(self, value: SSAValue) -> bool:
+        """Whether a value is a view that costs nothing: clones have their own, or fusion would join all that read one."""
+        memory = self.times.memory.get(value)
+        return memory is not None and memory.value is not value and self.times.can_repeat(value.owner)
 
     def _byte_time(self, proposal: Proposal) -> int:
         saved = sum((memory.nbytes or 0) * (memory.last - self.at) for memory in proposal.dropped)

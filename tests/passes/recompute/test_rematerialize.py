@@ -119,6 +119,24 @@ def test_decisions_that_do_not_apply(line: str, message: str) -> None:
     assert message in str(error.value)
 
 
+VIEWS = f"""\
+func.func @main(%x: tensor<36xf32>, %w: {S}) -> {S} {{
+  %v = graph.reshape %x {{shape = array<i64: 6, 6>}} : (tensor<36xf32>) -> {S}
+  %h = graph.exp %v : ({S}) -> {S}
+  %p = graph.matmul %h, %w : ({S}, {S}) -> {S}
+  %q = graph.matmul %p, %w : ({S}, {S}) -> {S}
+  %y = graph.add %q, %h : ({S}, {S}) -> {S}
+  func.return %y : {S}
+}}
+"""
+
+
+def test_clones_read_views_of_their_own() -> None:
+    """One view that early and late readers share would have fusion make a kernel of all of them, early."""
+    text = text_of(apply(parse(VIEWS), EAGER))
+    assert text.count("recompute = 5") == 2 and text.count("graph.reshape") == 2
+
+
 def test_products_are_replayed_without_their_option() -> None:
     """A file that says so is enough: options are about what is decided without one."""
     with record_decisions() as decisions:
