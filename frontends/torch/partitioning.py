@@ -25,18 +25,11 @@ def least_cut(joint: Any, arguments: Sequence[Any], **options: Any) -> tuple[Any
     )
 
 
-class Trial(Protocol):
-    """What passes make of a graph."""
-
-    @property
-    def arena(self) -> int: ...
-
-
 class Trials(Protocol):
-    """What passes make of a graph with ever more recomputation, each choice once."""
+    """What passes make of a graph with ever more recomputation."""
 
-    def of(self) -> Trial: ...
-    def of_loops(self) -> Trial: ...
+    def fits(self, budget: int, loops: bool) -> bool: ...
+    def likely(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -53,16 +46,13 @@ class _Cut:
         found = (self.trials(self.graphs[number], kind) for number, kind in ((1, "backward"), (0, "forward")))
         return [each for each in found if each is not None]
 
-    def needed(self, budget: int, again: bool) -> int:
-        """Bytes of what is kept and of the larger arena, `again` where all is computed again that loops compute; no less than
-        the first number beyond the budget."""
-        found = self.saved
-        for each in self._trials:
-            trial = each.of_loops() if again else each.of()
-            found = max(found, self.saved + trial.arena)
-            if found > budget:
-                break
-        return found
+    def fits(self, budget: int, loops: bool) -> bool:
+        """Whether what is kept and either arena fit, with `loops` where all is computed again that loops compute."""
+        return all(each.fits(budget - self.saved, loops) for each in self._trials)
+
+    def likely(self) -> int:
+        """About the least bytes that are needed, where half of the products may be computed again, too."""
+        return self.saved + max((each.likely() for each in self._trials), default=0)
 
 
 @dataclass(frozen=True)
@@ -78,14 +68,12 @@ class WithinBudget:
 
     def __call__(self, joint: Any, arguments: Sequence[Any], **options: Any) -> tuple[Any, Any]:
         cuts = self._cuts(joint, arguments, options)
-        for again in (False, True):
-            if (
-                found := next((cut for cut in cuts if cut.needed(self.budget, again) <= self.budget), None)
-            ) is not None:
+        for loops in (False, True):
+            if (found := next((cut for cut in cuts if cut.fits(self.budget, loops)), None)) is not None:
                 return found.graphs
         if not cuts:
             return least_cut(joint, arguments, **options)
-        return min(cuts, key=lambda cut: cut.needed(self.budget, True)).graphs
+        return min(cuts, key=_Cut.likely).graphs
 
     def _cuts(self, joint: Any, arguments: Sequence[Any], options: dict[str, Any]) -> list[_Cut]:
         """Those that keep no more than the budget, one for each number of bytes, the most first."""

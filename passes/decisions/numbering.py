@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import StringAttr
@@ -50,6 +51,11 @@ class Numbering:
                     self._enter_names(function, op)
         self.runs[pass_name] += 1
         return self.runs[pass_name] - 1
+
+    def moved(self, ops: Mapping[Operation, Operation]) -> Numbering:
+        """One that goes on with copies of the ops."""
+        numbers = {ops[op]: number for op, number in self.numbers.items() if op in ops}
+        return Numbering(Counter(self.runs), numbers, Counter(self.counts))
 
     def _enter_names(self, function: str, op: Operation) -> None:
         whole = self.reference(op)

@@ -12,7 +12,7 @@ those of different threads or tasks are apart. Where nothing is asked for, a pas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -39,6 +39,12 @@ class Recorder:
         self.refused = refused
         """What was possible and not made, with the reason's code, where anybody asks for it."""
         self.numbering = Numbering()
+
+    def moved(self, ops: Mapping[Operation, Operation]) -> Recorder:
+        """Who takes further notes of a copy of a module, by each of the ops its copy; these here stay as they are."""
+        found = Recorder()
+        found.decisions, found.numbering = list(self.decisions), self.numbering.moved(ops)
+        return found
 
 
 class _Script:
@@ -158,12 +164,14 @@ def steer(pass_name: str, module: Operation, fuel: int | None) -> Steering | Non
 
 
 @contextmanager
-def record_decisions(refused: list[tuple[Decision, str]] | None = None) -> Generator[list[Decision]]:
+def record_decisions(
+    refused: list[tuple[Decision, str]] | None = None, recorder: Recorder | None = None
+) -> Generator[list[Decision]]:
     """
     Gathers the decisions made in its body, in order; an inner recording takes precedence. Merges that rules refused are added
-    to `refused`, each with the code of the reason.
+    to `refused`, each with the code of the reason. A `recorder` goes on with its notes.
     """
-    recorder = Recorder(refused)
+    recorder = recorder or Recorder(refused)
     with _asking(replace(_ASKED.get() or _Asked(), recorder=recorder)):
         yield recorder.decisions
 

@@ -15,7 +15,8 @@ from fuse_opt.dialects.analysis.storage import Storage, analyse_storage, functio
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
-from fuse_opt.passes.recompute.trials import CHEAP, DEAR, Run, Trial, Trials, arena_of
+from fuse_opt.passes.recompute.stages import Run
+from fuse_opt.passes.recompute.trials import CHEAP, DEAR, Trial, Trials, arena_of
 from fuse_opt.passes.remarks import RefusedError
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}

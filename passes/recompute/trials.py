@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import Context as Variables
 from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+from typing import TypeVar
 
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.storage import ARENA, functions_of
-from fuse_opt.dialects.fused import RECOMPUTED
-from fuse_opt.passes.decisions import Decision, record_decisions
-from fuse_opt.passes.devices.device import find_device
-from fuse_opt.passes.recompute.proposals import work_seconds
+from fuse_opt.passes.decisions import Decision
+from fuse_opt.passes.decisions.steering import Recorder
 from fuse_opt.passes.recompute.rematerialize import SEARCHED, RematerializePass
+from fuse_opt.passes.recompute.stages import Choice, Run, Stage
 from fuse_opt.passes.remarks import RefusedError
-
-Run = Callable[[ModuleOp, Sequence[ModulePass]], None]
-"""Applies passes to a module."""
 
 _TARGETS = (0.95, 0.8, 0.6, 0.4)
 """Parts of a budget that are tried as targets of cheap recomputation, so that no more is computed again than has to be."""
@@ -27,36 +26,52 @@ _PARTS = (0.125, 0.25, 0.5, 0.75)
 """Parts of the time that all of dear recomputation takes, that are tried as its limit."""
 _SEARCHED_PARTS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
 """Parts of a budget, and of the arena without dear recomputation, that are tried as targets of a search for what to keep."""
-_TRIED = 2
-"""Dear tiers of which parts are tried, for a budget."""
+_IN_PARTS = 2
+"""Dear tiers of which parts are looked at."""
+_FAR = 1.6
+"""By which part more may be alive before there are kernels than the arena is then."""
+_TRIED = 4
+"""Choices that are tried at most although none is likely to fit."""
 _POINTWISE = RematerializePass(slower=1e9)
 _ROWS = replace(_POINTWISE, rows=True)
 CHEAP = (_POINTWISE, _ROWS)
 """Recomputation of all that loops compute, without a limit of time."""
-DEAR = tuple(replace(_ROWS, products=kept, max_ops=512) for kept in (2, 3, 4, 6))
+DEAR = tuple(replace(_ROWS, products=kept, max_ops=512) for kept in (2, 3, 4))
 """That of products, too, of which one in so many is kept."""
 _SEARCHED = replace(_ROWS, products=SEARCHED, max_ops=512)
 """That of products of which those are kept that take the least work for a target."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trial:
     """What a choice of passes leads to, and what they decided."""
 
-    passes: list[ModulePass]
+    choice: Choice
     module: ModuleOp
     decisions: list[Decision]
-    seconds: float
-    """What is computed again takes, by the cost model."""
 
     @property
+    def passes(self) -> list[ModulePass]:
+        return self.choice.passes
+
+    @property
+    def seconds(self) -> float:
+        """What is computed again takes, by the cost model."""
+        return self.choice.seconds
+
+    @cached_property
     def arena(self) -> int:
         """Bytes of the largest arena of a function."""
         return max((arena_of(function) for function in functions_of(self.module)), default=0)
 
 
 class Trials:
-    """Runs of some passes on copies of a module, each choice once. No remark, decision or fuel of the caller tells of them."""
+    """
+    Runs of some passes on copies of a module. No remark, decision or fuel of the caller tells of them.
+
+    What is behind `rematerialize` runs for those ways to recompute alone that are likely to be wanted, each once: how many
+    bytes are alive before there are kernels says which, by what it said of the arenas of others.
+    """
 
     def __init__(self, module: ModuleOp, passes: Sequence[ModulePass], run: Run) -> None:
         """Raises RefusedError where no pass recomputes or plans."""
@@ -65,75 +80,144 @@ class Trials:
             if needed not in names:
                 message = f"budget: expected a pipeline with '{needed}', got {','.join(names) or 'no passes'}"
                 raise RefusedError(message, module)
-        self._module, self._passes, self._run = module, list(passes), run
-        self._made: dict[RematerializePass | None, Trial] = {}
+        self._whole, self._passes, self._run = Stage(module, Recorder()), list(passes), run
+        self._cut = names.index(RematerializePass.name)
+        self._choices: dict[RematerializePass | None, Choice] = {}
+        self._made: dict[object, Trial] = {}
 
     def of(self, tier: RematerializePass | None = None) -> Trial:
         """What the passes lead to with such recomputation, or as they are."""
-        if (found := self._made.get(tier)) is None:
-            found = self._made[tier] = Variables().run(self._tried, tier)
+        return self._trial(self.choice(tier))
+
+    def choice(self, tier: RematerializePass | None = None) -> Choice:
+        """What is computed again with such options, or as the passes are."""
+        if (found := self._choices.get(tier)) is None:
+            found = self._choices[tier] = Variables().run(self._chosen, tier)
         return found
 
-    def of_loops(self) -> Trial:
-        """What they lead to where all is computed again that loops compute, and no product."""
-        return self.of(CHEAP[-1])
+    def fits(self, budget: int, loops: bool) -> bool:
+        """Whether the arena fits as the passes are, or with `loops` where all is computed again that loops compute."""
+        tier = CHEAP[-1] if loops else None
+        return self.choice(tier).alive <= _FAR * budget and self.of(tier).arena <= budget
+
+    def likely(self) -> int:
+        """About the least arena there is, with half of the products computed again."""
+        return min(self.choice(tier).alive for tier in (CHEAP[-1], DEAR[0]))
 
     def within(self, budget: int) -> Trial | None:
-        """The one with the least recomputation whose arena fits; None where none does."""
+        """One with as little recomputation as was found whose arena fits; None where none does."""
         if (free := self.of()).arena <= budget:
             return free
-        for tier in CHEAP:
-            if (whole := self.of(tier)).arena <= budget:
-                parts = (self.of(replace(tier, target=int(part * budget))) for part in _TARGETS)
-                return next((trial for trial in parts if trial.arena <= budget), whole)
-        fitting = sorted(
-            (tier for tier in DEAR if self.of(tier).arena <= budget), key=lambda tier: self.of(tier).seconds
-        )
-        found = [trial for tier in fitting[:_TRIED] for trial in self._parts(tier) if trial.arena <= budget]
-        searched = next((trial for trial in self._searched(budget) if trial.arena <= budget), None)
-        return min([*found, *([] if searched is None else [searched])], key=lambda trial: trial.seconds, default=None)
+        cheap = [*CHEAP, *(replace(tier, target=int(part * budget)) for tier in CHEAP for part in _TARGETS)]
+        if (found := self._cheapest(map(self.choice, cheap), budget)) is not None:
+            return found
+        nbytes = int(budget / self._scale(self.choice(CHEAP[-1])))
+        found = self._cheapest(map(self.choice, (*DEAR, *_searched(nbytes))), budget)
+        fitting = sorted((each for each in map(self.choice, DEAR) if self._predicted(each) <= budget), key=_seconds)
+        tiers = [tier for tier in DEAR if self.choice(tier) in fitting[:_IN_PARTS]]
+        parts = self._cheapest((part for tier in tiers for part in self._parts(tier)), budget)
+        return min((each for each in (found, parts) if each is not None), key=_seconds, default=None)
 
     def least(self) -> Trial:
-        """The one with the smallest arena, of those with the whole of each tier the first."""
-        dear = (*map(self.of, DEAR), *self._searched(self.of(CHEAP[-1]).arena))
-        return min((*map(self.of, (None, *CHEAP)), *dear), key=lambda trial: trial.arena)
+        """The one with the smallest arena, of those that are likely to have small ones the first."""
+        likely = sorted(map(self.choice, (*CHEAP, *DEAR, *self._choices)), key=lambda each: each.alive)
+        return min((self.of(), *map(self._trial, likely[:_TRIED])), key=lambda trial: trial.arena)
 
     def front(self, points: int) -> list[Trial]:
         """
         Those that no other one beats in bytes and in the time of what is computed again, the largest arena first: at most so
         many, with about equal steps between them.
         """
-        every = [*map(self.of, (None, *CHEAP)), *(trial for tier in DEAR for trial in self._parts(tier))]
-        every += self._searched(self.of(CHEAP[-1]).arena)
-        found: list[Trial] = []
-        for trial in sorted(every, key=lambda each: (each.arena, each.seconds)):
-            if not found or trial.seconds < found[-1].seconds:
-                found.append(trial)
-        count = min(points, len(found))
-        chosen = {round(k * (len(found) - 1) / max(count - 1, 1)): None for k in range(count)}
-        return [found[number] for number in chosen][::-1]
+        every = list(map(self.choice, (None, *CHEAP, *DEAR, *_searched(self.choice(CHEAP[-1]).alive))))
+        every += [part for tier in DEAR[:_IN_PARTS] for part in self._parts(tier)]
+        likely = _unbeaten((choice.alive, choice.seconds, choice) for choice in every)
+        count = min(points, len(likely))
+        numbers = dict.fromkeys(round(k * (len(likely) - 1) / max(count - 1, 1)) for k in range(count))
+        trials = dict.fromkeys(self._trial(likely[number]) for number in numbers)
+        return _unbeaten((trial.arena, trial.seconds, trial) for trial in trials)[::-1]
 
-    def _searched(self, nbytes: int) -> Iterator[Trial]:
-        """What a search for what to keep leads to, for ever smaller parts of so many bytes."""
-        return (self.of(replace(_SEARCHED, target=int(part * nbytes))) for part in _SEARCHED_PARTS)
+    def _parts(self, tier: RematerializePass) -> list[Choice]:
+        """A dear tier in parts, by what more than free recomputation takes."""
+        more = max(self.choice(tier).seconds - self.choice().seconds, 0.0)
+        return [self.choice(replace(tier, slower=part * more)) for part in _PARTS]
 
-    def _parts(self, tier: RematerializePass) -> list[Trial]:
-        """The whole of a dear tier, and parts of it, by what more than free recomputation takes."""
-        whole = self.of(tier)
-        more = max(whole.seconds - self.of().seconds, 0.0)
-        return [whole, *(self.of(replace(tier, slower=part * more)) for part in _PARTS)]
+    def _cheapest(self, choices: Iterable[Choice], budget: int) -> Trial | None:
+        """Of choices one whose arena fits, with as little time of what is computed again as was found; None without one."""
+        best: Trial | None = None
+        waiting = {choice.key: choice for choice in sorted(choices, key=lambda each: -each.seconds)}
+        tries = _TRIED
+        while waiting:
+            likely = [each for each in waiting.values() if self._predicted(each) <= budget]
+            if likely:
+                chosen = min(likely, key=_seconds)
+            elif best is None and tries:
+                tries -= 1
+                chosen = min(waiting.values(), key=lambda each: each.alive)
+            else:
+                break
+            del waiting[chosen.key]
+            if (trial := self._trial(chosen)).arena <= budget:
+                best = trial
+                waiting = {key: each for key, each in waiting.items() if each.seconds < chosen.seconds}
+        return best
 
-    def _tried(self, tier: RematerializePass | None) -> Trial:
+    def _scale(self, choice: Choice) -> float:
+        """By which part the arena is larger than what is alive, as far as others tell: the one with the most similar number."""
+        known = [trial for trial in self._made.values() if trial.choice.alive]
+        nearest = min(known, key=lambda trial: abs(trial.choice.alive - choice.alive), default=None)
+        return 1.0 if nearest is None else nearest.arena / nearest.choice.alive
+
+    def _predicted(self, choice: Choice) -> float:
+        """About what the arena will be."""
+        return choice.alive * self._scale(choice)
+
+    def _chosen(self, tier: RematerializePass | None) -> Choice:
         passes = [
             replace(tier, device=each.device) if tier is not None and isinstance(each, RematerializePass) else each
             for each in self._passes
         ]
-        copy = self._module.clone()
-        with record_decisions() as decisions:
-            self._run(copy, passes)
-        devices = [find_device(each.device) for each in passes if isinstance(each, RematerializePass)]
-        again = [op for op in copy.walk() if RECOMPUTED in op.attributes]
-        return Trial(passes, copy, decisions, sum(work_seconds(op, devices[0]) for op in again))
+        stage = self._before.behind(passes[self._cut : self._cut + 1], self._run)
+        return Choice(passes, stage)
+
+    @cached_property
+    def _before(self) -> Stage:
+        """What the passes before `rematerialize` lead to."""
+        return self._whole.behind(self._passes[: self._cut], self._run)
+
+    def _trial(self, choice: Choice) -> Trial:
+        if (found := self._made.get(choice.key)) is None:
+            found = self._made[choice.key] = Variables().run(self._tried, choice)
+        return found
+
+    def _tried(self, choice: Choice) -> Trial:
+        if any(getattr(each, "tuned", "") for each in choice.passes):  # a measured plan is of the whole program
+            made = self._whole.behind(choice.passes, self._run)
+        else:
+            made = choice.stage.behind(choice.passes[self._cut + 1 :], self._run)
+        return Trial(choice, made.module, made.notes.decisions)
+
+
+def _searched(nbytes: int) -> list[RematerializePass]:
+    """Searches for what to keep, for ever smaller parts of so many bytes."""
+    return [replace(_SEARCHED, target=int(part * nbytes)) for part in _SEARCHED_PARTS]
+
+
+def _seconds(of: Choice | Trial) -> float:
+    return of.seconds
+
+
+Item = TypeVar("Item")
+
+
+def _unbeaten(points: Iterable[tuple[int, float, Item]]) -> list[Item]:
+    """Of bytes, seconds and what they are of, those that no other one beats in both, by ascending bytes."""
+    found: list[Item] = []
+    least = inf
+    for _, seconds, item in sorted(points, key=lambda point: point[:2]):
+        if seconds < least:
+            found.append(item)
+            least = seconds
+    return found
 
 
 def arena_of(function: FuncOp) -> int:

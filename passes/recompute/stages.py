@@ -1,0 +1,66 @@
+"""A pipeline cut at `rematerialize`: what is before it runs once, and what it does is weighed before the passes behind it run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from fuse_opt.dialects.analysis.storage import functions_of
+from fuse_opt.dialects.fused import RECOMPUTED
+from fuse_opt.passes.decisions import record_decisions
+from fuse_opt.passes.decisions.steering import Recorder
+from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.recompute.proposals import work_seconds
+from fuse_opt.passes.recompute.rematerialize import RematerializePass
+from fuse_opt.passes.recompute.times import Times
+
+Run = Callable[[ModuleOp, Sequence[ModulePass]], None]
+"""Applies passes to a module."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A module on its way through passes, with notes of what these decided."""
+
+    module: ModuleOp
+    notes: Recorder
+
+    def behind(self, passes: Sequence[ModulePass], run: Run) -> Stage:
+        """A copy of it behind further passes."""
+        copy = self.module.clone()
+        notes = self.notes.moved(dict(zip(self.module.walk(), copy.walk(), strict=True)))
+        with record_decisions(recorder=notes):
+            run(copy, passes)
+        return Stage(copy, notes)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What is computed again with some options, before there are kernels."""
+
+    passes: list[ModulePass]
+    """The whole pipeline."""
+    stage: Stage
+    """Behind `rematerialize`."""
+
+    @cached_property
+    def key(self) -> object:
+        """What tells it from others that lead to something else."""
+        again = [each for each in self.passes if isinstance(each, RematerializePass)][1:]
+        return tuple(again), tuple(d for d in self.stage.notes.decisions if d.pass_name == RematerializePass.name)
+
+    @cached_property
+    def seconds(self) -> float:
+        """What is computed again takes, by the cost model."""
+        device = find_device(next(each.device for each in self.passes if isinstance(each, RematerializePass)))
+        return sum(work_seconds(op, device) for op in self.stage.module.walk() if RECOMPUTED in op.attributes)
+
+    @cached_property
+    def alive(self) -> int:
+        """About what the arena will be: the most bytes that are alive over a call, or that one reads and makes."""
+        loads = (Times(function).loads(whole=True) for function in functions_of(self.stage.module))
+        return max((load for each in loads for load in each.values()), default=0)
