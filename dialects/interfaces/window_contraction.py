@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.dialects.types.extents import estimate, is_number, may_exceed
 
 SPATIAL = 3
 """Axes to which those of fewer are brought."""
@@ -49,6 +50,11 @@ class WindowContraction:
         return prod(self.window)
 
     @property
+    def has_any_extents(self) -> bool:
+        """Whether an extent of an image is a size; that of the batch may be one, too."""
+        return not all(map(is_number, (*self.extents, *self.positions)))
+
+    @property
     def is_depthwise(self) -> bool:
         """Whether each channel has a filter of its own, and no other reads it."""
         return self.groups > 1 and self.channels == self.filters == 1
@@ -63,13 +69,17 @@ class WindowContraction:
     def reads_all_inside(self) -> bool:
         """Whether windows lie at all elements, one behind the other, and reach none outside."""
         along = zip(self.positions, self.window, self.dilations, self.extents, strict=True)
-        inside = all(n + d * (k - 1) <= extent for n, k, d, extent in along)
+        inside = all(not may_exceed(n + d * (k - 1), extent) for n, k, d, extent in along)
         return inside and not any(self.begins) and all(s == 1 for s in self.strides)
 
     @property
     def reads_in_place(self) -> bool:
         """Whether windows can be read where they lie: all inside, with neighbours side by side."""
         return self.reads_all_inside and not self.x_last
+
+    def at_usual_batch(self) -> WindowContraction:
+        """The same of a typical batch, where that is a size: what is chosen for profit is chosen for it."""
+        return self if is_number(self.batch) else replace(self, batch=estimate(self.batch))
 
     def x_steps(self) -> tuple[int, int, int, tuple[int, int, int]]:
         """Of a merged contraction, how far samples, groups, channels and the elements of each axis of x are apart."""

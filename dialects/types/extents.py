@@ -23,6 +23,11 @@ def smallest(a: Extent, b: Extent) -> Extent:
     return _extreme(a, b, is_largest=False)
 
 
+def at_least_none(extent: Extent) -> Extent:
+    """The extent, but 0 where a size is less than that; numbers as they are."""
+    return largest(extent, 0) if isinstance(extent, Size) and may_exceed(0, extent) else extent
+
+
 def least(extent: Extent) -> int:
     """A number that it is never below."""
     return size_proofs.bounds(extent.terms)[0] if isinstance(extent, Size) else extent

@@ -2,7 +2,8 @@
 
 All are over 1 to 3 spatial axes, channels first, and without a bias: add it with `graph.add`, which is fused with what
 follows. Their attributes are those of ONNX: `strides`, `dilations` (default 1 everywhere), `pads` (default 0; the
-beginnings of all axes, then the ends), `groups` (default 1). Only the batch may be of dynamic extent.
+beginnings of all axes, then the ends), `groups` (default 1). The batch may be of dynamic extent, and so may the spatial axes of
+what a convolution or a transposed one reads.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType, TensorType
 from xdsl.ir import SSAValue
@@ -28,6 +29,7 @@ from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, 
 from fuse_opt.dialects.interfaces.transformed_weight import TransformedWeight
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.encodings import OrderAttr
+from fuse_opt.dialects.types.extents import at_least_none, may_exceed
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,13 @@ class Windows:
         return all(step == 1 for step in self.strides) and not any((*self.begins, *self.ends))
 
     def positions(self, extents: Sequence[int], kernel: Sequence[int]) -> list[int]:
-        """How many windows fit; raises VerifyException when none does."""
+        """How many windows fit, `?` where an extent is; raises VerifyException when none does."""
         along = zip(extents, kernel, self.strides, self.begins, self.ends, self.dilations, strict=True)
-        found = [(n + begin + end - d * (k - 1) - 1) // s + 1 for n, k, s, begin, end, d in along]
-        if min(found) < 1:
+        found = [
+            n if n == DYNAMIC_INDEX else cast(int, at_least_none((n + begin + end - d * (k - 1) - 1) // s + 1))
+            for n, k, s, begin, end, d in along
+        ]
+        if any(n != DYNAMIC_INDEX and not may_exceed(n, 0) for n in found):
             padded = [n + begin + end for n, begin, end in zip(extents, self.begins, self.ends, strict=True)]
             reach = [d * (k - 1) + 1 for d, k in zip(self.dilations, kernel, strict=True)]
             raise VerifyException(
@@ -57,9 +62,11 @@ class Windows:
         return found
 
     def covered(self, positions: Sequence[int], kernel: Sequence[int]) -> list[int]:
-        """The least extents of which there are so many windows."""
+        """The least extents of which there are so many windows, `?` where that is."""
         along = zip(positions, kernel, self.strides, self.begins, self.ends, self.dilations, strict=True)
-        return [(n - 1) * s + d * (k - 1) + 1 - begin - end for n, k, s, begin, end, d in along]
+        return [
+            n if n == DYNAMIC_INDEX else (n - 1) * s + d * (k - 1) + 1 - begin - end for n, k, s, begin, end, d in along
+        ]
 
 
 def windows_of(spatial: int, strides: IntArray | None, pads: IntArray | None, dilations: IntArray | None) -> Windows:
@@ -99,16 +106,19 @@ class Convolution(OpaqueOp):
     dilations = opt_prop_def(DenseArrayBase[IntegerType])
     groups = opt_prop_def(IntegerAttr)
 
-    def operand_shapes(self, layout: str, static: int = 0) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def operand_shapes(
+        self, layout: str, static: int = 0, known: int | None = None
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The operands' shapes; raises VerifyException when they are no tensors for a convolution.
 
-        All extents must be static, of the second operand those from `static` on, of the first those behind the batch.
+        All extents must be known, of the second operand those from `static` on, of the first those behind the batch, as many as
+        `known` says.
         """
         a, b = (shape(value) for value in self._operands)
-        if len(a) not in (3, 4, 5) or len(b) != len(a) or DYNAMIC_INDEX in (*a[1:], *b[static:]):
-            raise VerifyException(
-                f"expected {layout} with 1 to 3 static spatial axes, got {shape_text(a)} and {shape_text(b)}"
-            )
+        needed = a[1:] if known is None else a[1 : 1 + known]
+        if len(a) not in (3, 4, 5) or len(b) != len(a) or DYNAMIC_INDEX in (*needed, *b[static:]):
+            axes = "spatial axes" if known is not None else "static spatial axes"
+            raise VerifyException(f"expected {layout} with 1 to 3 {axes}, got {shape_text(a)} and {shape_text(b)}")
         first, second = (dtype(value) for value in self._operands)
         if first is not second or not first.is_float:
             raise VerifyException(f"expected floats of one type, got {first} and {second}")
@@ -179,7 +189,7 @@ class ConvOp(Convolution):
     weight = operand_def(TensorType)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        x, w = self.operand_shapes("x [N, C, spatial...] and weight [O, C/groups, spatial...]")
+        x, w = self.operand_shapes("x [N, C, spatial...] and weight [O, C/groups, spatial...]", known=1)
         self.check_groups(x[1], w[1], w[0])
         extents = self.windows(len(x) - 2).positions(x[2:], w[2:])
         return (tensor_type(tensor(self.x).element_type, [x[0], w[0], *extents]),)
@@ -200,6 +210,8 @@ class ConvOp(Convolution):
         x, weight, positions = shape(self.x), shape(self.weight), shape(self.result)[2:]
         windows = self.windows(len(x) - 2)
         if prod(weight[2:]) != 1 or self.group_count() > 1 or positions != x[2:] or not windows.are_single():
+            return None
+        if DYNAMIC_INDEX in positions:
             return None
         if not (_is_last(self.x) and _is_last(self.result)):
             return None
@@ -235,7 +247,7 @@ class ConvTransposeOp(Convolution):
     output_padding = opt_prop_def(DenseArrayBase[IntegerType])
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        x, w = self.operand_shapes("x [N, C, spatial...] and weight [C, O/groups, spatial...]")
+        x, w = self.operand_shapes("x [N, C, spatial...] and weight [C, O/groups, spatial...]", known=1)
         spatial, groups = len(x) - 2, self.group_count()
         if groups < 1 or x[1] != w[0] or w[0] % groups:
             raise VerifyException(
@@ -249,8 +261,9 @@ class ConvTransposeOp(Convolution):
             raise VerifyException(
                 f"attribute 'output_padding': expected less than the stride or the dilation of the axis, got {list(added)}"
             )
-        extents = [n + more for n, more in zip(windows.covered(x[2:], w[2:]), added, strict=True)]
-        if min(extents) < 1:
+        covered = zip(windows.covered(x[2:], w[2:]), added, strict=True)
+        extents = [n if n == DYNAMIC_INDEX else n + more for n, more in covered]
+        if any(n != DYNAMIC_INDEX and not may_exceed(n, 0) for n in extents):
             raise VerifyException(f"the pads leave no output element: the extents would be {extents}; make them less")
         return (tensor_type(tensor(self.x).element_type, [x[0], w[1] * groups, *extents]),)
 

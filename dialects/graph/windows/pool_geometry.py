@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import cast
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
@@ -30,6 +31,7 @@ from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import flag, float_value, int_array, int_value, ints
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, shape_text, tensor
+from fuse_opt.dialects.types.extents import at_least_none, is_number, may_exceed
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,17 @@ class PoolAxis:
     def windows(self) -> int:
         room = self.extent + self.low + self.high - self.span
         count = (-(-room // self.stride) if self.ceil else room // self.stride) + 1
-        return count - (self.ceil and (count - 1) * self.stride >= self.extent + self.low)
+        count -= self.ceil and (count - 1) * self.stride >= self.extent + self.low
+        return cast(int, at_least_none(count))
 
     @property
     def behind(self) -> int:
-        """The padding that the last window reaches into, with what it needs beyond `high`."""
+        """
+        The padding that the last window reaches into, with what it needs beyond `high`. Of an extent that is a size, all of the
+        padding: no more windows fit into that.
+        """
+        if not is_number(self.extent) and not self.ceil:
+            return self.high
         return max((self.windows - 1) * self.stride + self.span - self.low - self.extent, 0)
 
     def counts(self, with_pads: bool) -> list[int]:
@@ -64,7 +72,7 @@ class PoolAxis:
         How many elements each window is of, with the given padding or without; never what `ceil` lets it reach beyond. One number
         where no window reaches beyond elements.
         """
-        if not (self.low or self.high or self.ceil):
+        if not self.ceil and (with_pads or not (self.low or self.high)):
             return [self.kernel]
         first = -self.low if with_pads else 0
         last = self.extent + (self.high if with_pads else 0)
@@ -100,7 +108,7 @@ class Pool(CompositeOp):
         along = zip(extents, kernel, strides, pads[:count], pads[count:], dilations, strict=True)
         found = [None if axis[0] == DYNAMIC_INDEX else PoolAxis(*axis, ceil=flag(self.ceil_mode)) for axis in along]
         for number, axis in enumerate(found):
-            if axis is not None and (axis.windows < 1 or axis.has_empty()):
+            if axis is not None and (not may_exceed(axis.windows, 0) or axis.has_empty()):
                 raise VerifyException(
                     f"a window of {axis.span} elements on spatial axis {number} of {shape_text(extents)} has no element "
                     "that is not padding, or does not fit; take a smaller kernel_shape or other pads"

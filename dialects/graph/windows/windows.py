@@ -7,7 +7,7 @@ A window starts every `strides` elements and takes every `dilations`-th one (1 a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerType, TensorType
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
@@ -19,6 +19,7 @@ from fuse_opt.dialects.graph.reductions.reductions import Joined
 from fuse_opt.dialects.interfaces.properties import IntArray, ints, normalize_axis
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, shape_text, tensor_type
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
+from fuse_opt.dialects.types.extents import at_least_none, is_decided
 from fuse_opt.dialects.types.index_expr import Index
 
 
@@ -66,12 +67,12 @@ class Windows(StructuredOp):
             span = dilation * (size - 1) + 1
             if extents[axis] == DYNAMIC_INDEX:
                 continue
-            if span > extents[axis]:
+            if is_decided(lambda span=span, axis=axis: span > extents[axis]):
                 raise VerifyException(
                     f"a window of {size} elements, {dilation} apart, does not fit on axis {axis} of "
                     f"{shape_text(shape(self.x))}; insert graph.pad"
                 )
-            extents[axis] = (extents[axis] - span) // stride + 1
+            extents[axis] = cast(int, at_least_none((extents[axis] - span) // stride + 1))
         return extents
 
     def in_windows(self, index: Index, inner: Index) -> Index:

@@ -113,7 +113,7 @@ func.func @f(%x: tensor<4x3xf32>, %y: tensor<4xf32>, %i: tensor<4xi32>, %d: tens
   func.return
 }
 
-// CHECK: 'graph.conv' expected x [N, C, spatial...] and weight [O, C/groups, spatial...] with 1 to 3 static spatial axes, got [4, 3] and [4, 3]
+// CHECK: 'graph.conv' expected x [N, C, spatial...] and weight [O, C/groups, spatial...] with 1 to 3 spatial axes, got [4, 3] and [4, 3]
 
 // -----
 
