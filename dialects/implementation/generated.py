@@ -52,6 +52,9 @@ def _channels_last(site: Site) -> list[LayoutRow]:
 def _any_channels(site: Site) -> list[LayoutRow]:
     """Channels innermost, or where they are, of the first operand and of the result."""
     order = OrderAttr.of((0, *range(2, len(site.results[0].shape)), 1))
+    of = site.op.window_contraction()
+    if of is None or of.has_any_extents:
+        return []
     rows = ((order, order), (order, None), (None, order))
     return [LayoutRow((x, None), (y,)) for x, y in (rows[::2] if _is_depthwise(site) else rows)]
 
@@ -170,6 +173,7 @@ _CONVOLUTION = Offer(
     trace=trace_conv,
     accepts=_accepts(conv_problem),
     cost=_convolution_cost,
+    sized=True,
 )
 _WINOGRAD = replace(
     _CONVOLUTION,

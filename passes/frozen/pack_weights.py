@@ -34,7 +34,7 @@ from fuse_opt.dialects.implementation.queries import is_for_kind
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.dialects.interfaces.shapes import dtype, is_sized, is_static, shape
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.frozen.prepare_function import PrepareFunction
 from fuse_opt.passes.frozen.transformed_filters import TransformedFilters
@@ -237,16 +237,20 @@ class _Packing:
 
 
 def _product(kernel: KernelOp, kind: str) -> OpaqueOp | None:
-    """The only opaque op of a kernel, where it is a product or a convolution of tensors of known shapes."""
+    """The only opaque op of a kernel, where it is a product or a convolution of known shapes, or one of a batch of any extent."""
     found = [op for op in kernel.ops() if isinstance(op, OpaqueOp)]
-    if (
-        len(found) != 1
-        or len(found[0].results) != 1
-        or not all(map(is_static, (*found[0].operands, *found[0].results)))
-    ):
+    if len(found) != 1 or len(found[0].results) != 1 or not _is_known(found[0]):
         return None
     of = found[0].contraction() if kind == MATMUL else found[0].window_contraction()
     return found[0] if of is not None else None
+
+
+def _is_known(op: OpaqueOp) -> bool:
+    """Whether all is a number that decides how a weight is packed."""
+    if all(map(is_static, values := (*op.operands, *op.results))):
+        return True
+    windows = op.window_contraction() if all(map(is_sized, values)) and op.contraction() is None else None
+    return windows is not None and not windows.has_any_extents
 
 
 def _check(kernel: KernelOp, weight: _Weight) -> None:

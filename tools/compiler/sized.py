@@ -18,7 +18,7 @@ from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import is_sized, sizes, sizes_asked_for
 from fuse_opt.dialects.interfaces.symbols import LimitError, Stated, change_sizes
 from fuse_opt.dialects.types.extents import may_exceed, substitute, symbols
-from fuse_opt.dialects.types.size import Size, SizeRefusal, symbol
+from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal, Symbol, symbol
 from fuse_opt.dialects.types.symbolic_shape import extents_of as symbolic_extents
 from fuse_opt.lowering.emit.sized_program import LongRows
 from fuse_opt.lowering.reference.interpreter import entry_function
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from fuse_opt.runtime.host.program_call import RecentCalls
 
 Shapes = tuple[tuple[int, ...], ...]
+_MOST_RAISED = 1 << 16
+"""Of what a range is begun at, so that no extent of a program is 0."""
 
 
 class SizedPrograms:
@@ -282,16 +284,17 @@ def _check_ops(function: FuncOp) -> None:
 
 
 def _without_zeros(function: FuncOp) -> None:
-    """Cuts 0 off the ranges of symbols: arrays without elements are compiled by themselves."""
-    extents = {extent for value in _tensors(function) for extent in sizes(value)}
-    found = symbols(extent for extent in extents if may_exceed(1, extent))
-    raised: dict[str, Size] = {}
-    for one in found:
-        if one.least == 0:
-            facts = {**one.facts(), "least": one.multiple}
-            if facts.get("typical") == 0:
-                del facts["typical"]
-            raised[one.name] = symbol(one.name, **facts)
+    """
+    Cuts off the ranges of symbols what leaves extents without an element, as of windows that do not fit: such arrays are compiled
+    by themselves.
+    """
+    found = {extent for value in _tensors(function) for extent in sizes(value) if may_exceed(1, extent)}
+    raised = {one.name: _from(one, one.multiple) for one in symbols(found) if one.least == 0}
+    for extent in sorted(found, key=str):
+        here = substitute(extent, raised)
+        known = symbols([here])
+        if len(known) == 1 and may_exceed(1, here) and (least := _least_value(here, known[0])) is not None:
+            raised[known[0].name] = _from(known[0], least)
     if raised:
         change_sizes(function, lambda extent: substitute(extent, raised))
         inputs = [value.type for value in function.body.block.args]
@@ -299,6 +302,32 @@ def _without_zeros(function: FuncOp) -> None:
         assert last is not None
         function.update_function_type()
         assert list(function.function_type.inputs.data) == inputs
+
+
+def _from(one: Symbol, least: int) -> Size:
+    """A symbol of the range that is left from so much on."""
+    facts = {**one.facts(), "least": least}
+    if facts.get("typical", least) < least:
+        del facts["typical"]
+    return symbol(one.name, **facts)
+
+
+def _least_value(extent: Extent, one: Symbol) -> int | None:
+    """The least value of an extent's only symbol from which on it is proven to be above 0; None where none is found."""
+
+    def fits(value: int) -> bool:
+        return not may_exceed(1, substitute(extent, {one.name: _from(one, value)}))
+
+    step, last, low = one.multiple, one.most // one.multiple, one.least // one.multiple
+    high = max(low, 1)
+    while high <= min(last, _MOST_RAISED) and not fits(high * step):
+        low, high = high, 2 * high
+    if high > min(last, _MOST_RAISED):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle * step) else (middle, high)
+    return high * step
 
 
 def _tensors(function: FuncOp) -> list[SSAValue]:

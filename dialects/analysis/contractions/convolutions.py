@@ -21,9 +21,10 @@ from fuse_opt.dialects.analysis.loop_body import (
 )
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import dtype, is_static
+from fuse_opt.dialects.interfaces.shapes import dtype, is_sized
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import BF16, F16, F32, F64, DType
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 CONV = "conv"
@@ -80,7 +81,7 @@ def sums_of(op: OpaqueOp) -> DType:
 
 def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
     """Why no code is generated for an op as a convolution; None where it can be."""
-    if not all(map(is_static, (*op.operands, *op.results))):
+    if not all(map(is_sized, (*op.operands, *op.results))):
         return Unschedulable("dynamic-shape", "it has unknown shapes", op)
     if (contraction := op.window_contraction()) is None:
         return Unschedulable("no-convolution", f"'{op.name}' is no convolution whose windows read what lies there", op)
@@ -91,11 +92,13 @@ def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
         return Unschedulable(
             "element-type", f"'{op.name}' is of {dtype(raw)}; code is generated for f16, bf16, f32, f64", op
         )
-    if not contraction.operations or prod(contraction.positions[1:]) < FEWEST_POSITIONS:
-        count = prod(contraction.positions[1:])
+    if (count := estimate(prod(contraction.positions[1:]))) < FEWEST_POSITIONS or not estimate(contraction.operations):
         return Unschedulable("few-positions", f"'{op.name}' has a result of {count} positions", op)
     if contraction.taps > MOST_TAPS:
         return Unschedulable("large-window", f"'{op.name}' has windows of {contraction.taps} elements", op)
+    if contraction.has_any_extents:
+        lies_otherwise = contraction.x_last or contraction.result_last
+        return Unschedulable("sizes", f"'{op.name}' has channels innermost", op) if lies_otherwise else None
     if contraction.result_last and contraction.is_depthwise:
         return _lanes_problem(op, contraction)
     copies = not contraction.reads_in_place or sums_of(op) is not dtype(raw)
@@ -152,7 +155,7 @@ def trace_convolution(
     weight, panel = (find_weight or _weight)(op, contraction.merged(), members)
     if panel is not None and sums_of(op) is not dtype(op.results[0]):
         raise Unschedulable("element-type", f"the weight of '{op.name}', of narrow floats, is in panels", op)
-    if not all(is_static(value) for inner in ops for value in (*inner.operands, *inner.results)):
+    if not all(is_sized(value) for inner in ops for value in (*inner.operands, *inner.results)):
         raise Unschedulable("dynamic-shape", "it has unknown shapes", op)
     epilogue = trace(results, members, [op])
     places = result_places(epilogue, op.results[0], contraction.merged().result_product())

@@ -19,9 +19,10 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, member
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import dtype, is_static
+from fuse_opt.dialects.interfaces.shapes import dtype, is_sized
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import F32, F64, DType
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 MOST_LAUNCHES = 16
@@ -141,16 +142,18 @@ def _number(places: Sequence[int], extents: Sequence[int]) -> int:
 def input_gradient_problem(op: OpaqueOp) -> Unschedulable | None:
     """Why no code is generated for an op as a gradient by an input; None where it can be."""
     values = (*op.operands, *op.results)
-    if not all(map(is_static, values)):
+    if not all(map(is_sized, values)):
         return Unschedulable("dynamic-shape", "it has unknown shapes", op)
     if (of := op.input_gradient()) is None:
         return Unschedulable("no-convolution", f"'{op.name}' is no gradient by an input", op)
+    if of.has_any_extents:
+        return Unschedulable("sizes", f"'{op.name}' has images of extents that are no numbers", op)
     if any_encoded(values):
         return Unschedulable("layout", f"'{op.name}' reads or writes another order than the row-major one", op)
     if sums_of(op) not in (F32, F64) or len({dtype(value) for value in values}) > 1:
         return Unschedulable("element-type", f"'{op.name}' is of {dtype(op.results[0])}", op)
     of = of.merged()
-    if not of.operations:
+    if not estimate(of.operations):
         return Unschedulable("extents", f"'{op.name}' sums up nothing", op)
     if of.taps > MOST_TAPS or prod(of.strides[:2]) > MOST_LAUNCHES or of.strides[2] > MOST_LAUNCHES:
         return Unschedulable("large-window", f"'{op.name}' has windows or strides of many elements", op)
@@ -171,7 +174,7 @@ def trace_input_gradient(results: Sequence[SSAValue], members: Collection[Operat
     grad, weight = (resolve(value, boundaries) for value in op.operands[:2])
     if grad.owner in ops or weight.owner in ops:
         raise Unschedulable("prologue", f"an operand of '{op.name}' is computed in the kernel", op)
-    if not all(is_static(value) for inner in ops for value in (*inner.operands, *inner.results)):
+    if not all(is_sized(value) for inner in ops for value in (*inner.operands, *inner.results)):
         raise Unschedulable("dynamic-shape", "it has unknown shapes", op)
     of = op.input_gradient()
     assert of is not None

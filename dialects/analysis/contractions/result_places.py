@@ -52,7 +52,7 @@ def result_places(loop_body: LoopBody, raw: SSAValue, product: Contraction) -> M
     column = result_axes(product)[2]
     for store in loop_body.stores:
         address = store.address.substitute(places)
-        steps = address.coefficients() if column.extent > 1 else {column: 1}
+        steps = address.coefficients() if may_exceed(column.extent, 1) else {column: 1}
         if steps is None and column not in _divided(address):
             steps = dict(term for term in address.terms if isinstance(term[0], Dim))
         if steps is None or steps.get(column) != 1:

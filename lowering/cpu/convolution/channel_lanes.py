@@ -28,7 +28,7 @@ class ChannelLanes:
 
     def __init__(self, convolution: Convolution, memory: KernelBuffers, root: Scope) -> None:
         self.of, self.root, self.element = convolution.contraction, root, convolution.sums
-        self.tiling = tiling = lane_tiling(self.of, self.element.itemsize)
+        self.tiling = tiling = lane_tiling(self.of.at_usual_batch(), self.element.itemsize)
         x, self.weight = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
         self.copy = ChannelCopy(channels_side_by_side(self.of), tiling, x, self.element, root)
         product = self.of.result_product()

@@ -24,7 +24,7 @@ class FilterPanels(ConvolutionTask):
     def __init__(self, convolution: Convolution, memory: KernelBuffers, root: Scope) -> None:
         element, of = dtype(convolution.raw), convolution.contraction
         assert convolution.panel is not None
-        self.tiling = tiling = filter_tiling(of, convolution.panel, element.itemsize)
+        self.tiling = tiling = filter_tiling(of.at_usual_batch(), convolution.panel, element.itemsize)
         super().__init__(convolution, tiling, memory, root)
         self.taps = self.taps or self._taps()
         vectors = tiling.width // vector_elements(element.name)

@@ -21,19 +21,20 @@ from fuse_opt.dialects.analysis.contractions.packed_panels import filter_panel_w
 from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.lowering.cpu.convolution.any_extents import AnyExtents
 from fuse_opt.lowering.cpu.convolution.channel_lanes import ChannelLanes
 from fuse_opt.lowering.cpu.convolution.filter_panels import FilterPanels
 from fuse_opt.lowering.cpu.convolution.input_gradient import build_input_gradient_loops
 from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
 from fuse_opt.lowering.cpu.convolution.row_panels import RowPanels
-from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask
+from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask, task_grain
 from fuse_opt.lowering.cpu.convolution.weight_gradient import build_weight_gradient_loops
 from fuse_opt.lowering.cpu.convolution.widened import widened
 from fuse_opt.lowering.cpu.convolution.winograd import WinogradTiles
 from fuse_opt.lowering.cpu.convolution.winograd_filters import transformed_filters
 from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import count_loop
-from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, Scratch, operand_pass
+from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 
 
@@ -66,8 +67,7 @@ def build_winograd_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list
     weight = buffers[0] if scratch else root.block.args[memory.sources[convolution.weight]]
     body = WinogradTiles(convolution, panel, weight, memory, root)
     count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), body.build)
-    grain = -(-WORK_PER_CHUNK * prod(body.counts) // of.operations)
-    loops = launch_of(root, memory, scratch, prod(body.counts), grain)
+    loops = launch_of(root, memory, scratch, prod(body.counts), task_grain(body.counts, of))
     return [transformed_filters(convolution, panel, memory, scratch), loops] if scratch else [loops]
 
 
@@ -75,7 +75,9 @@ def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Seque
     """The launch that gives the results, with the weight as it is, or as another launch has widened it."""
     root, buffers = launch_root(memory, scratch)
     if _has_lanes(convolution):
-        body: ConvolutionTask | ChannelLanes | RowPanels = ChannelLanes(convolution, memory, root)
+        body: ConvolutionTask | ChannelLanes | RowPanels | AnyExtents = ChannelLanes(convolution, memory, root)
+    elif convolution.contraction.has_any_extents:
+        body = AnyExtents(convolution, memory, root, buffers[0] if buffers else None)
     elif convolution.panel and reads_rows(convolution.contraction):
         body = RowPanels(convolution, memory, root)
     elif convolution.panel:
@@ -84,8 +86,7 @@ def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Seque
         body = PositionPanels(convolution, memory, root, buffers[0] if buffers else None)
     bounds = root.block.args[-2], root.block.args[-1]
     count_loop(root, "task", bounds, body.build)
-    grain = -(-WORK_PER_CHUNK * prod(body.counts) // max(convolution.contraction.operations, 1))
-    return launch_of(root, memory, scratch, prod(body.counts), grain)
+    return launch_of(root, memory, scratch, prod(body.counts), task_grain(body.counts, convolution.contraction))
 
 
 def _has_lanes(convolution: Convolution) -> bool:

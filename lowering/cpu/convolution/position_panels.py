@@ -43,7 +43,7 @@ class PositionPanels(ConvolutionTask):
     ) -> None:
         """`weight`: another buffer of the weight, in the elements of sums; `product`: as of a task."""
         copies = convolution.widens or product is not None
-        self.tiling = choose_tiling(convolution.contraction, convolution.sums.itemsize, copies)
+        self.tiling = choose_tiling(convolution.contraction.at_usual_batch(), convolution.sums.itemsize, copies)
         super().__init__(convolution, self.tiling, memory, root, weight, product)
 
     def sweeps(self, scope: Scope, place: Place) -> Sequence[Sweep]:

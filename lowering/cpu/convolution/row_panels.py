@@ -28,7 +28,7 @@ class RowPanels:
     def __init__(self, convolution: Convolution, memory: KernelBuffers, root: Scope) -> None:
         assert convolution.panel is not None
         self.of, self.root, self.element = convolution.contraction, root, convolution.sums
-        self.tiling = tiling = row_panel_tiling(self.of, convolution.panel, self.element.itemsize)
+        self.tiling = tiling = row_panel_tiling(self.of.at_usual_batch(), convolution.panel, self.element.itemsize)
         x, self.weight = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
         self.copy = ChannelCopy(self.of, tiling, x, self.element, root, fills=False)
         self.taps = Taps(self.copy.tap_table(), self.of.taps, 1)

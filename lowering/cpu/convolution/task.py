@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.convolution.input_copy import InputCopy, Origin, tap_offsets
 from fuse_opt.lowering.cpu.convolution.tilings.blocks import block_counts
 from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import FilterTiling
@@ -18,7 +22,7 @@ from fuse_opt.lowering.cpu.convolution.tilings.tiling import ConvolutionTiling
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import Taps, either
-from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
@@ -41,6 +45,11 @@ class Place:
     moved: SSAValue
     """What is added to a position to have that of its result, but for what lies between rows."""
     end: SSAValue
+
+
+def task_grain(counts: Sequence[Extent], of: WindowContraction) -> int:
+    """How many tasks, of `counts` along each axis, are worth a thread."""
+    return -(-WORK_PER_CHUNK * estimate(prod(counts)) // max(estimate(of.operations), 1))
 
 
 class ConvolutionTask(ABC):

@@ -33,7 +33,7 @@ class WinogradTiles:
         self, convolution: Convolution, panel: int, weight: SSAValue, memory: KernelBuffers, root: Scope
     ) -> None:
         self.of, self.root, self.element, self.weight = convolution.contraction, root, convolution.sums, weight
-        self.tiling = tiling = winograd_tiling(self.of, panel, self.element.itemsize)
+        self.tiling = tiling = winograd_tiling(self.of.at_usual_batch(), panel, self.element.itemsize)
         x = root.block.args[memory.sources[convolution.x]]
         self.copy = ChannelCopy(self.of, tiling, x, self.element, root, fills=False)
         self.joined = tiling.joined_rows(self.element.itemsize)

@@ -1,0 +1,100 @@
+"""How a convolution is cut whose images have any extents: parts of rows, and so many rows that sums have room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.dialects.types.extents import estimate, smallest
+from fuse_opt.dialects.types.size import Extent
+from fuse_opt.lowering.cpu.convolution.tilings.blocks import planes_of
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import DEPTH, FEWEST_TASKS, FIRST_CACHE, SUM_BYTES, Tile
+from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
+from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
+
+LONGEST_PART = 64
+"""Positions of a part of a row, at most, where a block may have several rows."""
+POSITIONS = (512, 384, 256, 192, 128, 64)
+"""Of a block, about: as many as sums of all filters have room for."""
+COPY_BYTES = 128 << 10
+"""Of the channels that are copied at a time, at most, if they are several."""
+LINE = 16
+"""Elements: planes of a copy begin at multiples."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnyExtentsTiling:
+    """
+    The cut. Images have `rows` times `parts` blocks, all rows and all parts of a row as equal as can be: with rows of `pitch`
+    elements a block has fewer than `positions + pitch`, whatever the extents are.
+    """
+
+    tile: Tile
+    filters: int
+    """Of a task, which divide those of a group."""
+    channels: int
+    """That are copied and summed up at a time."""
+    rows: Extent
+    """Blocks of rows."""
+    parts: Extent
+    """Of a row."""
+    columns: int
+    """Positions whose sums are kept, with those between rows, of whole panels."""
+    plane: int
+    """Elements of a plane of a channel's copy, at most."""
+
+
+@cache
+def any_extents_tiling(of: WindowContraction, itemsize: int) -> AnyExtentsTiling:
+    """The cut of a merged contraction of elements of so many bytes, of least work at typical extents."""
+    cuts = (_cut(of, vectors, positions, itemsize) for vectors in range(1, 7) for positions in _room(of, itemsize))
+    return min(cuts, key=lambda cut: _work(of, cut))
+
+
+def _room(of: WindowContraction, itemsize: int) -> Iterator[int]:
+    """Positions of a block: the most for whose sums of all filters there is room, or else the fewest."""
+    fitting = [positions for positions in POSITIONS if of.filters * positions * itemsize <= SUM_BYTES]
+    yield fitting[0] if fitting else POSITIONS[-1]
+
+
+def _cut(of: WindowContraction, vectors: int, positions: int, itemsize: int) -> AnyExtentsTiling:
+    lanes, (_, height, width) = 64 // itemsize, of.positions
+    down, right = Reach.along(of, 1), Reach.along(of, 2)
+    most = positions if height == 1 else LONGEST_PART
+    longest, parts = most + right.behind, -(-width // most)
+    # Rows so long for each block: what a block has is no more than it was to have, and those of a row.
+    rows: Extent = (
+        1 if height == 1 else smallest(height, -(-height * (smallest(width, most) + right.behind) // positions))
+    )
+    whole = longest if height == 1 else positions + longest
+    columns = -(-whole // (vectors * lanes)) * vectors * lanes
+    filters = of.filters // _shares(of, rows * parts, columns * itemsize)
+    tile = Tile.of(filters, vectors, lanes)
+    plane = -(-(whole + down.behind * longest) // LINE) * LINE
+    met = prod(of.window[:2]) * tile.width * itemsize
+    some = max(min(DEPTH // of.taps, FIRST_CACHE // met, COPY_BYTES // (planes_of(of) * plane * itemsize)), 1)
+    channels = -(-of.channels // -(-of.channels // some))
+    return AnyExtentsTiling(tile, filters, channels, rows, parts, columns, plane)
+
+
+def _shares(of: WindowContraction, blocks: Extent, filter_bytes: int) -> int:
+    """How many tasks share the filters of a block: for room, and for enough tasks at typical extents."""
+    tasks = max(estimate(of.batch * of.groups * of.positions[0] * blocks), 1)
+    wanted = min(FEWEST_TASKS // tasks, estimate(of.operations) // (tasks * TASK_OPERATIONS))
+    least = max(-(-of.filters * filter_bytes // (2 * SUM_BYTES)), 1)
+    most = max(wanted, least)
+    fitting = [n for n in range(least, of.filters + 1) if of.filters % n == 0] or [of.filters]
+    return max((n for n in fitting if n <= most), default=fitting[0])
+
+
+def _work(of: WindowContraction, cut: AnyExtentsTiling) -> float:
+    """About, at typical extents, of an image."""
+    blocks, (_, height, width) = estimate(cut.rows * cut.parts), map(estimate, of.positions)
+    rows, part = -(-height // estimate(cut.rows)), -(-width // estimate(cut.parts))
+    length = (rows - 1) * (part + Reach.along(of, 2).behind) + part
+    panels = -(-length // cut.tile.width)
+    sums = cut.tile.work(cut.filters, of.channels * of.taps, -(-of.channels // cut.channels))
+    return blocks * panels * sums * (of.filters // cut.filters)
