@@ -25,7 +25,7 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.lowering.cpu.convolution.input_copy import tap_offsets
 from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels, Sweep
-from fuse_opt.lowering.cpu.convolution.task import Place
+from fuse_opt.lowering.cpu.convolution.task import Place, task_grain
 from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import (
     Bounds,
@@ -94,7 +94,9 @@ def _weights(gradient: InputGradient, memory: KernelBuffers, scratch: Sequence[S
             place = plus(inner, target, times(inner, channel, count))
             inner.block.add_op(memref.StoreOp.get(value, packed, [place]))
 
-        parallel_loop(scope, "channel", bounds, put)
+        count_loop(
+            scope, "channel", bounds, put
+        )  # gcc 12 drops stores of several short loops that are to be vectorised
 
     count_loop(root, "filter", (root.block.args[-2], root.block.args[-1]), task)
     filters = of.groups * of.filters
@@ -108,8 +110,7 @@ def _phase(
     root, (packed,) = launch_root(memory, scratch)
     body = _PhasePanels(gradient, phase, first, memory, root, packed)
     count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), body.build)
-    operations = max(phase.contraction.operations, 1)
-    return launch_of(root, memory, scratch, prod(body.counts), -(-WORK_PER_CHUNK * prod(body.counts) // operations))
+    return launch_of(root, memory, scratch, prod(body.counts), task_grain(body.counts, phase.contraction))
 
 
 class _PhasePanels(PositionPanels):

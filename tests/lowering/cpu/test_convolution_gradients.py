@@ -49,6 +49,23 @@ CASES = {
 }
 
 
+@needs_compiler
+@pytest.mark.optimised
+@pytest.mark.parametrize("channels", [2, 4, 8])
+def test_few_channels_of_many_filters(channels: int) -> None:
+    """gcc 12 left out the copies of a weight whose taps lie between each other, where several threads might make them."""
+    x, weight, y = "tensor<1x512x3x3xf32>", f"tensor<512x{channels}x3x3xf32>", f"tensor<1x{channels}x7x7xf32>"
+    text = f"""func.func @main(%x: {x}, %w: {weight}) -> {y} {{
+      %0 = graph.conv_transpose %x, %w {{strides = array<i64: 2, 2>}} : ({x}, {weight}) -> {y}
+      func.return %0 : {y}
+    }}"""
+    rng = np.random.default_rng(channels)
+    arrays = [rng.standard_normal(shape, np.float32) for shape in ((1, 512, 3, 3), (512, channels, 3, 3))]
+    program = fuse_opt.compile(text)
+    assert program.implementations == {"fuse.conv": 1}
+    np.testing.assert_allclose(program(*arrays), fuse_opt.evaluate(text, *arrays), 1e-4, 1e-3)
+
+
 @dataclass(frozen=True)
 class Gradient:
     """A program of the gradient of a convolution by its weight, or by its input, with a pointwise op behind."""
