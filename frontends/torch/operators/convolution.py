@@ -14,6 +14,7 @@ from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_problem
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import F32
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
 CONVOLUTION, handler = handlers()
@@ -35,7 +36,7 @@ def _convolution(call: Call) -> SSAValue:
     terms = prod(call.shape) * channels // call["groups"] * prod(shape(weight)[2:])
     if spatial < 1:
         raise NotCoveredError("is run by PyTorch's own kernel")
-    if terms > _SMALL:
+    if estimate(terms) > _SMALL:
         call.leave_to_library()
         return _biased(call, _generated(call, x, weight, spatial), spatial)
     if (element := dtype(x)).is_float and element.bits < 32:

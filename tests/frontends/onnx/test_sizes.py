@@ -125,3 +125,28 @@ def test_positions_from_a_table_up_to_a_size():
     too_long = [np.zeros((1, 18), np.int64), np.zeros((1, 3, 8), np.float32), np.zeros((20, 8), np.float32)]
     with pytest.raises(ValueError, match=r"the axis has 20 elements, got 21 \(past \+ seq\) as the stop"):
         model(*too_long)
+
+
+_IMAGES = """
+<ir_version: 9, opset_import: ["" : 18]>
+block (float[batch, 3, rows, columns] x, float[8, 3, 3, 3] w, float[8] b, float[4, 8, 1, 1] v)
+    => (float[batch, 4, r, c] y) {
+  found = Conv <pads = [1, 1, 1, 1]> (x, w, b)
+  positive = Relu (found)
+  pooled = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (positive)
+  y = Conv (pooled, v)
+}
+"""
+
+
+def test_convolutions_of_images_of_any_extents():
+    rng = np.random.default_rng(3)
+    weights = {
+        name: rng.standard_normal(shape, np.float32)
+        for name, shape in (("w", (8, 3, 3, 3)), ("b", (8,)), ("v", (4, 8, 1, 1)))
+    }
+    images = ((1, 3, 2, 2), (2, 3, 9, 70), (3, 3, 17, 8), (1, 3, 40, 33))
+    check_one_program(
+        load(onnx.parser.parse_model(_IMAGES)),
+        [{"x": rng.standard_normal(shape, np.float32), **weights} for shape in images],
+    )

@@ -128,3 +128,27 @@ def test_symbolic_dimensions_of_jax():
     assert one_program(program)
     with pytest.raises(ValueError, match="extent 'batch': argument 0, axis 0 has 2, argument 2, axis 0 has 3"):
         program(arrays[0], arrays[1], np.ones((3, 64), bool))
+
+
+@needs_compiler
+def test_convolutions_of_jax():
+    """Of a batch and images of any extents, with a bias and pooling, by jax.export: one program for all."""
+    jax = pytest.importorskip("jax")
+    jnp, lax = jax.numpy, jax.lax
+    export = pytest.importorskip("jax.export")
+
+    def block(x: Any, w: Any, b: Any, v: Any) -> Any:
+        y = lax.conv_general_dilated(x, w, (1, 1), ((1, 1), (1, 1)))
+        y = jax.nn.relu(y + b[None, :, None, None])
+        pooled = lax.reduce_window(y, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+        return lax.conv_general_dilated(pooled, v, (1, 1), ((1, 1), (0, 0)))
+
+    batch, height, width = export.symbolic_shape("batch, height, width", constraints=["height >= 2", "width >= 6"])
+    shapes = (batch, 3, height, width), (8, 3, 3, 3), (8,), (4, 8, 3, 3)
+    exported = export.export(jax.jit(block))(*(jax.ShapeDtypeStruct(each, jnp.float32) for each in shapes))
+    program = fuse_opt.compile(load(exported.mlir_module()), "cpu")
+    for b, h, w in ((1, 2, 6), (2, 9, 7), (1, 33, 70), (3, 16, 8), (1, 5, 131)):
+        rng = np.random.default_rng(h)
+        arrays = [rng.standard_normal(s, np.float32) for s in ((b, 3, h, w), (8, 3, 3, 3), (8,), (4, 8, 3, 3))]
+        np.testing.assert_allclose(program(*arrays), jax.jit(block)(*arrays), rtol=1e-4, atol=1e-4)
+    assert one_program(program)

@@ -137,3 +137,19 @@ def test_a_call_whose_workspace_lies_behind_the_arena():
     for extents in ((5, 2), (3, 4)):
         for got, wanted in zip(compiled(x := torch.randn(extents)), rows(x), strict=True):
             torch.testing.assert_close(got, wanted, rtol=0, atol=0)
+
+
+def test_convolutions_of_images_of_any_extents():
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(16, 8, 3, stride=2),
+    ).eval()
+    fast = torch.compile(module, backend=fuse_opt, dynamic=True)
+    with collect_reports() as reports, torch.no_grad():
+        for batch, height, width in ((2, 20, 31), (3, 17, 12), (2, 64, 140)):
+            x = torch.randn(batch, 3, height, width)
+            torch.testing.assert_close(fast(x), module(x), rtol=1e-4, atol=1e-5)
+    (graph,) = reports.graphs
+    assert graph.symbols and not graph.counts.external, str(graph)
