@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
+from math import prod
 from operator import itemgetter
 from typing import cast
 
@@ -13,7 +14,7 @@ import numpy as np
 from fuse_opt.dialects.analysis.place_orders import PlaceOrders
 from fuse_opt.dialects.types.size import Size
 from fuse_opt.lowering.emit.c_program import SizeTable
-from fuse_opt.lowering.program import Program
+from fuse_opt.lowering.program import NUMPY_NAMES, Program
 
 MOST = (1 << 63) - 1
 """The largest number that the text computes with."""
@@ -58,7 +59,8 @@ class SizedProgram:
         known = [size.evaluate(values) for size in sizes]
         found = self.program if evaluation is None else cast(Program, evaluation(known))
         numbers = known[: len(self.table.sizes)]
-        if max([found.arena_bytes, *numbers]) > MOST:
+        nbytes = (prod(b.shape) * np.dtype(NUMPY_NAMES[b.dtype]).itemsize for b in found.buffers if b.kind == "result")
+        if max([found.arena_bytes, *numbers, *nbytes]) > MOST:
             extents = ", ".join(f"{name} = {value}" for name, value in symbols.items())
             raise OverflowError(f"'{found.name}': extents {extents} give more than 2**63 bytes")
         if not self.table.sizes:

@@ -215,3 +215,21 @@ def test_a_peak_limit_holds_for_all_extents() -> None:
         found = [each for each in remarks if each.startswith("peak-limit")]
         assert bool(found) == refused, (limit, remarks)
         assert all("n being 64" in each for each in found if limit)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_result_in_place_of_an_operand_of_other_sizes_is_refused(is_kept: bool) -> None:
+    """Of one extent both have the same bytes; of another one it would write beside the operand."""
+    row, other = "tensor<?xf32>", "tensor<?xf32>" if is_kept else "tensor<?x1xf32>"
+    result, dims = (row, '["n"]') if is_kept else ("tensor<?x?xf32>", '["m", ""]')
+    text = f"""func.func @main(%x: {row} {{graph.dims = ["n"], graph.donated}}, %y: {other} {{graph.dims = {dims}}})
+        -> {result} {{
+      %0 = graph.add %x, %y {{must_inplace}} : ({row}, {other}) -> {result}
+      func.return %0 : {result}
+    }}"""
+    if is_kept:
+        module, _ = with_passes(text, "wrap-kernels,infer-inplace")
+        assert [ints(op.inplace) for op in module.walk() if isinstance(op, KernelOp)] == [(0, 0)]
+        return
+    with pytest.raises(RefusedError, match="must_inplace cannot be kept.*bytes"):
+        with_passes(text, "wrap-kernels,infer-inplace")

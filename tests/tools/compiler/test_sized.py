@@ -129,21 +129,21 @@ def test_what_the_range_leaves_out_is_compiled_by_itself() -> None:
 
 @needs_compiler
 def test_what_is_undecided_is_compiled_for_each_set_of_shapes_with_a_remark() -> None:
-    text = """func.func @main(%x: tensor<?x3x9xf32> {graph.dims = ["n", "", ""]}, %w: tensor<4x3x2xf32>) -> tensor<?x4x8xf32> {
-      %0 = graph.conv %x, %w : (tensor<?x3x9xf32>, tensor<4x3x2xf32>) -> tensor<?x4x8xf32>
-      func.return %0 : tensor<?x4x8xf32>
+    text = """func.func @main(%g: tensor<?x4x8xf32> {graph.dims = ["n", "", ""]},
+                            %x: tensor<?x3x9xf32> {graph.dims = ["n", "", ""]}) -> tensor<4x3x2xf32> {
+      %0 = graph.conv_backward_weight %g, %x {kernel_shape = array<i64: 2>}
+        : (tensor<?x4x8xf32>, tensor<?x3x9xf32>) -> tensor<4x3x2xf32>
+      func.return %0 : tensor<4x3x2xf32>
     }"""
     program = fuse_opt.compile(text)
     with collect() as remarks:
         for length in (2, 3):
-            (given := drawn([(length, 3, 9), (4, 3, 2)]))
-            np.testing.assert_allclose(program(*given), fuse_opt.evaluate(text, *given), 1e-5, 1e-6)
+            given = drawn([(length, 4, 8), (length, 3, 9)])
+            np.testing.assert_allclose(program(*given), fuse_opt.evaluate(text, *given), 1e-5, 1e-5)
     assert made_apart(program) == 2
     (found,) = [remark for remark in remarks if remark.pass_name == "compile"]
-    assert (found.code, found.op_name) == (
-        "specialised",
-        "graph.conv",
-    ) and "'numpy.conv' takes extents" in found.message
+    assert (found.code, found.op_name) == ("specialised", "graph.conv_backward_weight")
+    assert "'numpy.conv_backward_weight' takes extents" in found.message
 
 
 @needs_compiler
@@ -221,3 +221,22 @@ def test_a_constant_of_unknown_extents_that_is_a_result_is_made_for_numbers() ->
         x = np.ones((n, 4), np.float32)
         for result in program(x):
             np.testing.assert_array_equal(result, 2 * x)
+
+
+@needs_compiler
+def test_extents_whose_product_is_no_number_of_64_bits_are_refused() -> None:
+    text = """func.func @main(%x: tensor<?x1x1xf64> {graph.dims = ["a", "", ""]}, %y: tensor<?x1xf64> {graph.dims = ["b", ""]},
+                            %z: tensor<?xf64> {graph.dims = ["c"]}) -> tensor<?x?x?xf64> {
+      %0 = graph.add %x, %y : (tensor<?x1x1xf64>, tensor<?x1xf64>) -> tensor<?x?x1xf64>
+      %1 = graph.add %0, %z : (tensor<?x?x1xf64>, tensor<?xf64>) -> tensor<?x?x?xf64>
+      func.return %1 : tensor<?x?x?xf64>
+    }"""
+    program = fuse_opt.compile(text)
+    assert program(np.ones((3, 1, 1)), np.ones((4, 1)), np.ones(5)).shape == (3, 4, 5)
+    a, b, c = np.ones((1 << 20, 1, 1)), np.ones((1 << 20, 1)), np.ones(1 << 20)
+    for _ in range(2):  # by the checked call, and by compiled code as it is met again
+        with pytest.raises(
+            OverflowError, match=r"extents a = 1048576, b = 1048576, c = 1048576 give more than 2\*\*63 bytes"
+        ):
+            program(a, b, c)
+    assert program(np.ones((3, 1, 1)), np.ones((4, 1)), np.ones(5)).shape == (3, 4, 5)
