@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from math import prod
@@ -23,7 +23,7 @@ from fuse_opt.dialects.interfaces.layouts import (
     refuse_encodings,
     shared_encoding,
 )
-from fuse_opt.dialects.interfaces.op import ErrorBound, GraphOp, storage_error
+from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder, GraphOp, storage_error
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, are_sizes_asked_for, dtype, is_static, shape, tensor
 from fuse_opt.dialects.interfaces.stored_rules import StoredRule, pointwise_rule, reduction_rule, view_rule
 from fuse_opt.dialects.types.dtypes import BOOL, DType
@@ -51,6 +51,16 @@ class Overwritten:
     starts: tuple[Extent, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A result that is an operand with more elements behind it, along an axis."""
+
+    operand: int
+    axis: int
+    in_room: Callable[[GraphBuilder, SSAValue], tuple[SSAValue, SSAValue]]
+    """From a buffer that begins with the operand and has room: the buffer with all elements, and these alone."""
+
+
 class StructuredOp(GraphOp):
     """One result, each element of which is a scalar function of one element of each operand, or a reduction of such."""
 
@@ -68,6 +78,10 @@ class StructuredOp(GraphOp):
     def reduced_extents(self) -> tuple[int, ...]:
         """The extents of the reduced dimensions, outermost first."""
         return ()
+
+    def growth(self) -> Growth | None:
+        """Says that the result is an operand with more behind it, where sizes are asked for."""
+        return None
 
     def initial(self) -> int | float | bool:
         """The value of an empty reduction, neutral to COMBINE."""

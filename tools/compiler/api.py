@@ -21,9 +21,10 @@ from fuse_opt.passes.recompute.budget import parse_budget, within_budget
 from fuse_opt.passes.recompute.trials import Trials
 from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
 from fuse_opt.runtime.device.driver import device_problem, open_device
+from fuse_opt.runtime.growing import GrowingCaches
 from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table, with_tuned
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
-from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram
+from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram, GrowingProgram, growing_caches
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.located import Source, located
 from fuse_opt.tools.compiler.notebook import Page, page_of
@@ -117,6 +118,7 @@ def compile(
     expect: str | Sequence[Expectation] | None = None,
     tuned: str | Path | None = None,
     emulated: bool = False,
+    growing: bool = False,
 ) -> CompiledProgram:
     """
     A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed.
@@ -144,11 +146,18 @@ def compile(
     a second one where a row of more than 64 KiB is met that code keeps in memory; where neither can be, one for each set of
     shapes when it is first met.
 
+    With `growing` (for "cpu") donated arguments that are returned with more behind them, as caches by `graph.concat`, keep their
+    memory: a call writes what is new into a buffer with room, which is doubled where there is none left, and gives a view of the
+    part in use for the next call. Raises InputError where nothing grows, or where what grows is read by others, too.
+
     What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
     kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
     """
     passes = _all_passes(target, pipeline, backend, poison, tuned)
     target = _usable(target, whole)
+    caches: GrowingCaches | None = None
+    if growing:
+        source, caches = _growing(source, function, target)
     most = parse_budget(budget) if isinstance(budget, str) else budget
     wanted = parse_expectations(expect) if isinstance(expect, str) else expect or ()
     build = partial(
@@ -165,7 +174,22 @@ def compile(
     def compiled(frozen: frozenset[int]) -> Compiled:
         return _compiled(source, function, frozen, passes, build, target, sized=not poison)
 
-    return CompiledProgram(compiled(frozenset()), target, compiled)
+    first = compiled(frozenset())
+    return (
+        CompiledProgram(first, target, compiled) if caches is None else GrowingProgram(first, target, compiled, caches)
+    )
+
+
+def _growing(source: Source, function: str | None, target: str) -> tuple[ModuleOp, GrowingCaches]:
+    """The module with buffers with room in the place of caches, and what calls it."""
+    if target != "cpu":
+        raise ValueError(f"growing=True is for target 'cpu'; got target '{target}'")
+    module = load(source).clone()
+    with located(source, module):
+        run_pipeline(module, make_passes("infer-shapes{symbols=true}"), make_context())
+        caches = growing_caches(entry_function(module, function))
+        module.verify()
+    return module, caches
 
 
 def compile_sized(

@@ -9,13 +9,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
 from fuse_opt.dialects.analysis.prepared import called_functions
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.analysis.stored_values import FALLBACK
 from fuse_opt.dialects.graph.materialize import conversion_counts
 from fuse_opt.dialects.implementation.queries import implementation_counts
+from fuse_opt.dialects.interfaces.symbols import argument_symbols
+from fuse_opt.dialects.types.extents import evaluate, symbols
+from fuse_opt.passes.memory.growing_caches import NoGrowth, grow_caches
 from fuse_opt.runtime.frozen import Bound, FrozenCalls
+from fuse_opt.runtime.growing import Cache, GrowingCaches
 from fuse_opt.tools.compiler.builders import Backend
 from fuse_opt.tools.compiler.notebook import notebook_html
 from fuse_opt.tools.compiler.signature import Signature, call_with_parts, quick_call
@@ -242,3 +247,40 @@ class CompiledProgram:
     def _repr_html_(self) -> str:
         """For notebooks: the graph with its kernels, the arena and a table, as `show` makes them of the module."""
         return notebook_html(self.module)
+
+
+class GrowingProgram(CompiledProgram):
+    """A program whose caches keep their memory: a call writes what is new, and gives views of the part that is in use."""
+
+    def __init__(
+        self, compiled: Compiled, target: str, again: Callable[[frozenset[int]], Compiled], caches: GrowingCaches
+    ) -> None:
+        super().__init__(compiled, target, again)
+        self._caches = caches
+
+    def __call__(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
+        """As that of every program, without the arguments that say how much of caches is in use. Raises ValueError for `out`."""
+        if out is not None or stream is not None:
+            raise ValueError("out, stream: expected None, as caches that grow lie in memory of their own")
+        return self._caches(super().__call__, self.unbound, arrays)
+
+    @property
+    def unbound(self) -> tuple[int, ...]:
+        return tuple(number for number in super().unbound if number not in self._caches.added)
+
+
+def growing_caches(function: FuncOp) -> GrowingCaches:
+    """Has a function, whose types say sizes, take caches as buffers with room. Raises NoGrowth."""
+    given, results = len(function.body.block.args), len(function.function_type.outputs)
+    places: dict[str, tuple[int, int]] = {}
+    for number, names in enumerate(argument_symbols(function)):
+        for axis, name in enumerate(names):
+            if name is not None:
+                places.setdefault(name, (number, axis))
+    found = grow_caches(function)
+    caches = [Cache(one.argument, one.result, one.axis, one.count, partial(evaluate, one.after)) for one in found]
+    needed = {one.name for one in symbols(one.after for one in found)}
+    if missing := sorted(needed - set(places)):
+        raise NoGrowth(f"extent '{missing[0]}': expected an axis of an argument that it is, as caches grow by it")
+    added = sorted({cache.count for cache in caches if cache.count >= given})
+    return GrowingCaches(caches, {name: places[name] for name in sorted(needed)}, added, results)

@@ -23,15 +23,18 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.movement import AxisOp, MovingOp, axis_of, slice_properties, whole_axis
+from fuse_opt.dialects.graph.movement.capacity import LeadingOp, UpdateSliceOp
 from fuse_opt.dialects.graph.movement.slice_update import SelectOp
 from fuse_opt.dialects.graph.movement.views import ExpandDimsOp, SliceOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.properties import int_value, ints
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
+from fuse_opt.dialects.interfaces.structured_op import Growth
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import I64
 from fuse_opt.dialects.types.index_expr import Index
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 
 
 def joined_shape(values: Sequence[SSAValue], axis: int) -> list[int]:
@@ -77,6 +80,19 @@ class ConcatOp(AxisOp, MovingOp):
         if len(filled) == len(self._operands):
             return None
         return self.simplified(ConcatOp, *filled, axis=int_value(axis))
+
+    def growth(self) -> Growth | None:
+        axis, (first, *rest) = self.checked_axis(), self._operands
+        before, after = shape(first)[axis], shape(self.result)[axis]
+        if not rest or DYNAMIC_INDEX in (before, after):
+            return None
+
+        def in_room(build: GraphBuilder, room: SSAValue) -> tuple[SSAValue, SSAValue]:
+            more = rest[0] if len(rest) == 1 else build(ConcatOp, *rest, axis=int_value(axis))
+            whole = build(UpdateSliceOp, room, more, axis=int_value(axis), start=SizeAttr(before))
+            return whole, build(LeadingOp, whole, axis=int_value(axis), count=SizeAttr(after))
+
+        return Growth(0, axis, in_room)
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         axis = self.checked_axis()
