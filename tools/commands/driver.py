@@ -22,11 +22,13 @@ from xdsl.utils.arg_spec import ArgSpec, parse_spec
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
 from xdsl.utils.target import Target
 
+from fuse_opt.dialects.analysis.chosen_sizes import at_sizes
+from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
 from fuse_opt.passes.decisions.text import Decision
 from fuse_opt.passes.devices.gpu_attach_device import make_for
 from fuse_opt.passes.recompute.budget import within_budget
 from fuse_opt.passes.remarks import Remark, collect
-from fuse_opt.tools.compiler.pipeline import Observer, UsageError, run_pipeline
+from fuse_opt.tools.compiler.pipeline import Observer, UsageError, make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import available_targets, make_context
 from fuse_opt.tools.source.diagnostics import InputError, located, located_error, one_line, with_notes
 from fuse_opt.tools.source.parsing import decode, parse_module
@@ -65,7 +67,9 @@ class Options:
     inputs: str | None = None
     """For checking passes: random:SEED or FILE.npz."""
     extents: Mapping[str, int] | None = None
-    """What the names of a model's unknown extents stand for."""
+    """What the names of a model's unknown extents stand for; with `sizes` the values for which the output is."""
+    sizes: bool = False
+    """Whether types say sizes, which passes take."""
 
 
 class UnreadableError(Exception):
@@ -269,14 +273,31 @@ def _process(
             if options.budget is not None:
                 passes = within_budget(module, passes, options.budget, partial(run_pipeline, ctx=ctx))
             with checked(module, options.expected) if passes or options.expected else nullcontext():
-                run_pipeline(module, passes, ctx, observer=_observer(options, name, report))
+                _run_passes(module, passes, ctx, options, _observer(options, name, report))
         start = time.perf_counter()
         output = StringIO()
-        target.emit(ctx, module, output)
+        with sizes_asked_for() if options.sizes else nullcontext():
+            target.emit(ctx, module, output)
         report.add(f"print as {target.name}", start)
     except Exception as error:
         raise _refusal(error, module, name) from error
     return output.getvalue()
+
+
+def _run_passes(
+    module: ModuleOp, passes: Sequence[ModulePass], ctx: Context, options: Options, observer: Observer
+) -> None:
+    if not options.sizes:
+        run_pipeline(module, passes, ctx, observer=observer)
+        return
+    run_pipeline(module, make_passes("infer-shapes{symbols=true}"), ctx)
+    with sizes_asked_for():
+        run_pipeline(module, passes, ctx, observer=observer)
+    if options.extents is not None:
+        try:
+            at_sizes(module, options.extents)
+        except ValueError as error:
+            raise located(module, f"--extents: {error}", options.file) from None
 
 
 def _observer(options: Options, name: str, report: Report) -> Observer:

@@ -84,6 +84,7 @@ def _main(arguments: list[str]) -> int:
         budget=given.budget,
         expected=given.expect,
         extents=given.extents,
+        sizes=given.sizes,
         check_passes=given.check_passes,
         inputs=given.inputs,
     )
@@ -188,6 +189,9 @@ def _help_text() -> str:
     return "\n".join((_make_parser().format_help(), *tables))
 
 
+_EXTENTS = "what unknown extents of an ONNX model are; with --sizes, for what values of them the result is shown"
+
+
 def _make_parser() -> argparse.ArgumentParser:
     flags = [f"--{name}" for name in (*available_passes(), *PIPELINES)]
     parser = Parser("fuse-opt", _DESCRIPTION, _EPILOG, flags, add_help=False)
@@ -197,7 +201,12 @@ def _make_parser() -> argparse.ArgumentParser:
     add("-o", "--output", "--output-file", metavar="FILE", help="where the result goes; nothing is written on failure")
     add("-t", "--target", metavar="TARGET", default="mlir", help="what is printed (default: mlir); -t help lists them")
     add("--split-input-file", action="store_true", help="treat the parts between // ----- as inputs of their own")
-    add("--extents", metavar="NAME=N,...", type=_extents, help="what unknown extents of an ONNX model are")
+    add("--extents", metavar="NAME=N,...", type=_extents, help=_EXTENTS)
+    add(
+        "--sizes",
+        action="store_true",
+        help="types say what follows from unknown extents, and passes decide for all of them",
+    )
     add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
     add("--print-op-generic", action="store_true", help="print ops in the generic form")
     add("--print-debuginfo", action="store_true", help="print locations")

@@ -14,6 +14,7 @@ from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import OutlinedOp, PartitionOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import ints
+from fuse_opt.dialects.types.extents import is_number
 from fuse_opt.tools.source.diagnostics import format_position, source_position
 from fuse_opt.tools.targets.target_json import describe_attribute
 
@@ -137,7 +138,9 @@ def total_bytes(values: Iterable[SSAValue]) -> int | None:
 
 
 def bytes_text(count: int | None) -> str:
-    return "?" if count is None else f"{count:,}"
+    if count is None:
+        return "?"
+    return f"{count:,}" if is_number(count) else str(count)
 
 
 def _lines(op: Operation, names: Names) -> Iterator[str]:
