@@ -13,7 +13,7 @@
 // PICTURE: arena 2,880 bytes, lower bound 2,880 bytes (no plan can be smaller)
 // PICTURE: 28 bytes at 2,816
 // PAGE: 2 kernels of 14 ops, 0 library calls; 12*m*n + 4*m bytes read, 8*m*n + 4*m bytes written by kernels
-// TEXT: static void main_
+// TEXT: static void kernel_max_subtract_exp_sum(const float *restrict x, float *restrict arg0, float *restrict arg1,
 
 func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]}, %y: tensor<?x?xf32> {graph.dims = ["n", "m"]}) -> tensor<?x?xf32> {
   %1 = graph.softmax %x : (tensor<?x?xf32>) -> tensor<?x?xf32>
