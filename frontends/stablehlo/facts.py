@@ -98,6 +98,9 @@ def _said(a: Extent, b: Extent, direction: str) -> dict[str, Extent]:
         a, b = b, a
     if direction == "EQ" and (found := _multiple(a, b)):
         return found
+    if direction != "EQ" and isinstance(a, Size) and isinstance(b, int):
+        constant = a.terms.get((), 0)
+        a, b = a - constant, b - constant
     one, other = is_symbol(a), is_symbol(b)
     if direction == "EQ" and (one or other):
         if one and other and one.facts() and not other.facts():

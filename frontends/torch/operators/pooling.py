@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, F32, I64
+from fuse_opt.dialects.types.extents import is_number
 from fuse_opt.frontends.builder import Array, numpy_name
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
@@ -44,6 +45,9 @@ def _max_pool(call: Call) -> Sequence[SSAValue]:
     x = call.tensor("self")
     if not dtype(x).is_float or any(w.size > _WIDEST for w in windows) or 0 in call.extents(call.out[0]):
         raise NotCoveredError("is of integers, empty, or has wide windows")
+    if not call.is_used(1) and not all(map(is_number, shape(x))):
+        x = call.emit.max_pool(_with_batch(call, "self"), **_pool_options(call), dilations=_each(call, "dilation"))
+        return call.reshaped(x, call.extents(call.out[0])), call.number(0, I64, call.extents(call.out[1]))
     if not call.is_used(1):
         for window in reversed(windows):
             first, *others = _slices(call, x, window, -math.inf)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 onnx: Any = pytest.importorskip("onnx")
+pytest.importorskip("onnx.reference")
 
 from fuse_opt.frontends.onnx.model import OnnxModel, load  # noqa: E402
 from fuse_opt.tools.compiler.specialization import SpecializedPrograms  # noqa: E402
