@@ -94,9 +94,10 @@ class GrowingCaches:
 
     def _known(self, cache: Cache, array: Array) -> Array | None:
         """The buffer of which an array is all that is in use; nobody may have it a second time."""
-        buffer = array.base
-        if buffer is None or not isinstance(buffer, np.ndarray):
+        owner: object = array.base
+        if not isinstance(owner, np.ndarray):
             return None
+        buffer: Array = owner
         with self._lock:
             found = self._used.get(id(buffer))
             if found is None or found[0]() is not buffer or found[1] != array.shape[cache.axis]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, cast
 
@@ -310,7 +310,13 @@ def linearize(index: Index, shape: Sequence[int]) -> IndexExpr:
 
 def delinearize(position: IndexExpr, shape: Sequence[int]) -> Index:
     """The index in an array of `shape` of a row-major position."""
-    index: list[IndexExpr] = []
+    return _delinearized(position.terms, position.constant, tuple(shape))
+
+
+@lru_cache(maxsize=4096)
+def _delinearized(terms: tuple[tuple[Atom, int], ...], constant: int, shape: tuple[int, ...]) -> Index:
+    """With terms in their order: equal expressions may differ in it, and so may what is made of them."""
+    position, index = IndexExpr(terms, constant), list[IndexExpr]()
     for axis, (extent, stride) in enumerate(zip(shape, strides(shape), strict=True)):
         if extent == 0 or stride == 0:
             index.append(IndexExpr())

@@ -32,9 +32,11 @@ class Symbol(Atom):
     typical: int | None = None
     """What estimates take it to be; where nothing is said the geometric mean of its range, at most 1,024."""
     text: str = field(init=False, repr=False, compare=False, default="")
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", _name_text(self.name) + _facts_text(self.facts()))
+        object.__setattr__(self, "_hash", hash(self.text))
         if self.multiple < 1:
             raise ValueError(f"symbol '{self.name}': expected a multiple of 1 or more, got {self.multiple}")
         if self.least < 0:
@@ -44,6 +46,9 @@ class Symbol(Atom):
             raise ValueError(f"symbol '{self.name}': no number from {self.least} to {self.most}{many}")
         if self.typical is not None and (problem := self.problem(self.typical)) is not None:
             raise ValueError(f"symbol '{self.name}': {problem} as the typical value, got {self.typical}")
+
+    def __hash__(self) -> int:  # asked for at each look into a table of terms
+        return self._hash
 
     @cached_property
     def range(self) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
@@ -20,6 +20,7 @@ from fuse_opt.dialects.interfaces.symbols import (
     stated_symbols,
 )
 from fuse_opt.dialects.types.extents import is_symbol, symbols
+from fuse_opt.dialects.types.symbol import Symbol
 
 
 class SymbolError(VerifyException):
@@ -61,17 +62,24 @@ def _verify_function(function: FuncOp) -> None:
     for names in same:
         if not any(name in bound for name in names):
             raise SymbolError(f"{about}, attribute '{EQUAL}': no argument has one of the extents {names}", function)
-    sized = [(f"type '{value.type}'", sizes(value)) for value in _values(function) if _is_sized(value)]
-    for said, extents in [*sized, *((f"'#graph.size<{size}>'", [size]) for size in stated_sizes(function))]:
-        for found in symbols(extents):
-            if found.name not in bound:
-                problem = f"symbol '{found.name}' is no extent of an argument by itself, nor a size argument"
-                raise SymbolError(f"{about}: {said}: {problem}", function)
-            if found != bound[found.name] and (found.facts() or said.startswith("type")):
-                raise SymbolError(
-                    f"{about}: symbol '{found.name}' is '{bound[found.name].text}' and '{found.text}': expected one range",
-                    function,
-                )
+    sized = [value for value in _values(function) if _is_sized(value)]
+    if any(_problem(one, bound) for one in symbols({extent for value in sized for extent in sizes(value)})):
+        for value in sized:  # the first of them that shows it
+            for problem in (found for one in symbols(sizes(value)) if (found := _problem(one, bound))):
+                raise SymbolError(f"{about}: type '{value.type}': {problem}", function)
+    for size in stated_sizes(function):
+        for one in symbols([size]):
+            if (one.name not in bound or one.facts()) and (problem := _problem(one, bound)):
+                raise SymbolError(f"{about}: '#graph.size<{size}>': {problem}", function)
+
+
+def _problem(one: Symbol, bound: Mapping[str, Symbol]) -> str | None:
+    """What is wrong with a symbol, beside those that arguments bring."""
+    if one.name not in bound:
+        return f"symbol '{one.name}' is no extent of an argument by itself, nor a size argument"
+    if one != (other := bound[one.name]):
+        return f"symbol '{one.name}' is '{other.text}' and '{one.text}': expected one range"
+    return None
 
 
 def _values(function: FuncOp) -> Iterator[SSAValue]:

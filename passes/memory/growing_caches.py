@@ -22,9 +22,10 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, TensorType, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import DiagnosticException
+from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.analysis.storage import DONATED
 from fuse_opt.dialects.interfaces.op import GraphBuilder
@@ -115,7 +116,7 @@ def _grow(function: FuncOp, argument: BlockArgument, op: StructuredOp, growth: G
     returned.operation.operands[returned.index] = whole
     _replace(op.results[0], seen)
     attributes = _attributes(function, argument.index)
-    if isinstance(names := attributes.get(DIMS), ArrayAttr):
+    if isa(names := attributes.get(DIMS), ArrayAttr[StringAttr]):
         named = [StringAttr(room) if axis == growth.axis else name for axis, name in enumerate(names.data)]
         _set_attributes(function, argument.index, {**attributes, DIMS: ArrayAttr(named)})
     count = _count_argument(function, used.name, argument.name_hint)
@@ -125,6 +126,7 @@ def _grow(function: FuncOp, argument: BlockArgument, op: StructuredOp, growth: G
 def _replace(value: SSAValue, other: SSAValue) -> None:
     """Has the readers of a value read another one, if there are any, and drops what nobody reads."""
     op, view = value.owner, other.owner
+    assert isinstance(op, Operation) and isinstance(view, Operation)
     if value.first_use is not None:
         value.replace_all_uses_with(other)
         view = op
