@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, TensorType, i64
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, TensorType, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
@@ -31,9 +31,10 @@ from fuse_opt.dialects.analysis.storage import DONATED
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.shapes import sizes, sizes_asked_for, tensor
 from fuse_opt.dialects.interfaces.structured_op import Growth, StructuredOp
-from fuse_opt.dialects.interfaces.symbols import DIMS, SIZE, is_tensor, size_arguments
+from fuse_opt.dialects.interfaces.symbols import DIMS, SIZE, SYMBOLS, is_tensor, size_arguments
 from fuse_opt.dialects.types.extents import is_symbol
 from fuse_opt.dialects.types.size import Extent, symbol
+from fuse_opt.dialects.types.symbol import Symbol
 from fuse_opt.dialects.types.symbolic_shape import with_extents
 
 
@@ -120,6 +121,7 @@ def _grow(function: FuncOp, argument: BlockArgument, op: StructuredOp, growth: G
         named = [StringAttr(room) if axis == growth.axis else name for axis, name in enumerate(names.data)]
         _set_attributes(function, argument.index, {**attributes, DIMS: ArrayAttr(named)})
     count = _count_argument(function, used.name, argument.name_hint)
+    _state(function, used)
     return GrownCache(argument.index, returned.index, growth.axis, used.name, count, after)
 
 
@@ -144,6 +146,16 @@ def _count_argument(function: FuncOp, name: str, hint: str | None) -> int:
     function.body.block.insert_arg(TensorType(i64, []), number).name_hint = f"{hint or 'cache'}_count"
     _set_attributes(function, number, {SIZE: StringAttr(name)})
     return number
+
+
+def _state(function: FuncOp, used: Symbol) -> None:
+    """Has the function say what types say of a symbol, as the value of an argument alone says nothing."""
+    known = function.attributes.get(SYMBOLS)
+    said = dict(known.data) if isinstance(known, DictionaryAttr) else {}
+    if used.name not in said:
+        facts = used.facts() or {"least": used.least}
+        said[used.name] = DictionaryAttr({name: IntegerAttr(value, i64) for name, value in facts.items()})
+        function.attributes[SYMBOLS] = DictionaryAttr(said)
 
 
 def _attributes(function: FuncOp, number: int) -> Mapping[str, Attribute]:

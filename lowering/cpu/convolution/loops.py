@@ -21,7 +21,7 @@ from fuse_opt.dialects.analysis.contractions.packed_panels import filter_panel_w
 from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
-from fuse_opt.lowering.cpu.convolution.any_extents import AnyExtents
+from fuse_opt.lowering.cpu.convolution.any_extents.task import AnyExtents
 from fuse_opt.lowering.cpu.convolution.channel_lanes import ChannelLanes
 from fuse_opt.lowering.cpu.convolution.filter_panels import FilterPanels
 from fuse_opt.lowering.cpu.convolution.input_gradient import build_input_gradient_loops

@@ -103,6 +103,20 @@ def test_frozen_arguments_and_a_restart() -> None:
 
 
 @needs_compiler
+def test_a_cache_of_which_nothing_is_said() -> None:
+    text = """func.func @main(%past: tensor<?x3xf32> {graph.donated}, %new: tensor<1x3xf32>) -> tensor<?x3xf32> {
+      %0 = graph.concat %past, %new {axis = 0 : i64} : (tensor<?x3xf32>, tensor<1x3xf32>) -> tensor<?x3xf32>
+      func.return %0 : tensor<?x3xf32>
+    }"""
+    program = fuse_opt.compile(text, growing=True)
+    found = wanted = drawn(1, 1, 3)
+    for number in range(9):
+        new = drawn(number, 1, 3)
+        found, wanted = program(found, new), np.concatenate((wanted, new))
+        np.testing.assert_array_equal(found, wanted)
+
+
+@needs_compiler
 def test_what_does_not_fit_is_refused() -> None:
     program = fuse_opt.compile(STEP, growing=True)
     keys, sums = begun(2)

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import DType
-from fuse_opt.lowering.cpu.convolution.tilings.any_extents_tiling import AnyExtentsTiling
+from fuse_opt.lowering.cpu.convolution.any_extents.tiling import AnyExtentsTiling
 from fuse_opt.lowering.cpu.convolution.tilings.blocks import planes_of
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, element_of, parallel_loop, plus, times

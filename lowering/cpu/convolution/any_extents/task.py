@@ -13,8 +13,8 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.cpu.convolution.tilings.any_extents_tiling import any_extents_tiling
-from fuse_opt.lowering.cpu.convolution.window_copy import Origin, WindowCopy
+from fuse_opt.lowering.cpu.convolution.any_extents.tiling import any_extents_tiling
+from fuse_opt.lowering.cpu.convolution.any_extents.window_copy import Origin, WindowCopy
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps
