@@ -45,8 +45,8 @@ FEWEST = 5
 would wait for narrow stores."""
 _ENDS = (WIDTH, 4 * WIDTH)
 """Elements that a loop over accumulators has at most."""
-HIDDEN_BITS, HIDDEN_ZERO = "fo_bits", "fo_zero"
-"""The helpers that give a mask, and zero of a type, that compilers do not know."""
+HIDDEN_BITS = "fo_bits"
+"""The helper that gives a mask which compilers do not know."""
 NARROWEST = 4
 """Bytes of an element in memory: machines with masks for fewer are few."""
 
@@ -161,7 +161,7 @@ class _Masks(BlockLoops):
     def zero(self, kind: AnyFloat) -> SSAValue:
         """Zero, which compilers do not know."""
         if kind not in self._zeros:
-            name = f"{HIDDEN_ZERO}_{kind.name}"
+            name = f"fo_zero_{kind.name}"
             self._helpers.setdefault(name, ((), kind))
             self._zeros[kind] = self._first(func.CallOp(name, [], [kind]), "zero")
         return self._zeros[kind]

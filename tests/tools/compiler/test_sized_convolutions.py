@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -171,3 +172,34 @@ def test_images_that_no_window_fits_into_are_refused_by_name() -> None:
     assert program(np.ones((1, 3, 3, 2), np.float32), weight).shape == (1, 8, 1, 1)
     with pytest.raises(ValueError, match="the window is larger than the padded input"):
         program(np.ones((1, 3, 2, 2), np.float32), weight)
+
+
+FROZEN = """func.func @main(%x: B16x14x14 {graph.dims = ["b", "", "", ""]}, %a: tensor<64x16x3x3xf32>, %b: tensor<96x64x1x1xf32>,
+    %c: tensor<96x1x3x3xf32>, %d: tensor<128x96x3x3xf32>) -> B128x7x7 {
+  %0 = graph.conv %x, %a {pads = array<i64: 1, 1, 1, 1>} : (B16x14x14, tensor<64x16x3x3xf32>) -> B64x14x14
+  %1 = graph.relu %0 : (B64x14x14) -> B64x14x14
+  %2 = graph.conv %1, %b : (B64x14x14, tensor<96x64x1x1xf32>) -> B96x14x14
+  %3 = graph.conv %2, %c {pads = array<i64: 1, 1, 1, 1>, strides = array<i64: 2, 2>, groups = 96 : i64}
+    : (B96x14x14, tensor<96x1x3x3xf32>) -> B96x7x7
+  %4 = graph.conv %3, %d {pads = array<i64: 1, 1, 1, 1>} : (B96x7x7, tensor<128x96x3x3xf32>) -> B128x7x7
+  func.return %4 : B128x7x7
+}"""
+
+
+@needs_compiler
+def test_frozen_filters_meet_batches_of_any_extent() -> None:
+    """Those that are packed before as well as those that are read as they are, one after the other."""
+    text = re.sub(r"B([x\d]+)", r"tensor<?x\1xf32>", FROZEN)
+    rng = np.random.default_rng(6)
+    shapes = {"a": (64, 16, 3, 3), "b": (96, 64, 1, 1), "c": (96, 1, 3, 3), "d": (128, 96, 3, 3)}
+    weights: dict[int | str, Array] = {
+        name: (rng.standard_normal(shape) / np.prod(shape[1:]) ** 0.5).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    program = fuse_opt.compile(text).freeze(weights)
+    for batch in (1, 3, 8, 2):
+        x = rng.standard_normal((batch, 16, 14, 14)).astype(np.float32)
+        np.testing.assert_allclose(program(x), fuse_opt.evaluate(text, x, *weights.values()), 1e-4, 1e-4)
+    weights["d"] = 2 * weights["d"]
+    program.freeze({"d": weights["d"]})
+    np.testing.assert_allclose(program(x), fuse_opt.evaluate(text, x, *weights.values()), 1e-4, 1e-4)

@@ -1,4 +1,4 @@
-"""A page of HTML that opens offline: the graph with its kernels, the arena over time, a table of kernels, and what others add."""
+"""A page of HTML that opens offline: the graph with its kernels, the arena over time, a table of kernels."""
 
 from __future__ import annotations
 
