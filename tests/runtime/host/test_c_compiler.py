@@ -155,6 +155,7 @@ def test_arguments_with_which_nothing_works(monkeypatch: pytest.MonkeyPatch, cac
         "-fno-ipa-modref",
         "--param=avoid-fma-max-bits=0",
         "-fno-tree-loop-distribute-patterns",
+        "-fno-tree-slp-vectorize",
     ],
 )
 def test_flags_a_compiler_does_not_know_are_left_out(
