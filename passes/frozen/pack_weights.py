@@ -182,7 +182,7 @@ class _Packing:
         if not (group := group_in_panels(*elements)) or (group > 1 and windows is not None):
             message = f"'{op.name}' is of {elements[0]} and {elements[1]}; packed are f32 and f64, and i8 that ui8 meet"
             raise Unschedulable("element-type", message, op)
-        width = panel_width(of, itemsize) if windows is None else filter_panel_width(windows.merged(), itemsize)
+        width = panel_width(of, itemsize, group) if windows is None else filter_panel_width(windows.merged(), itemsize)
         weight = _Weight(op, argument, of, width, group, batch)
         is_read_in_panels = windows is not None and reads_rows(
             windows.merged()

@@ -19,6 +19,8 @@ _RATE = {2: 0.8, 3: 0.98, 4: 1.0, 5: 0.97, 6: 0.84}
 """By vectors of a panel: how fast tiles of many rows are, next to the fastest (measured, AVX-512)."""
 _OF_FEW_ROWS = {1: 6, 2: 6, 3: 6, 4: 6, 5: 5, 6: 4, 7: 3, 8: 3, 9: 3}
 """Vectors of a panel by rows, where one tile has all of them: about as many sums as registers hold (measured alike)."""
+GROUP_VECTORS = 2
+"""Of a panel of groups: as wide as two matrix registers of x86 processors."""
 MOST_POSITIONS = 256
 """Of an image whose filters are packed: more fill vectors of positions, whose sums are stored as they are (measured)."""
 FEWEST_TERMS = 64
@@ -27,9 +29,11 @@ LARGEST_COPY = 768 << 10
 """Bytes of the input that are copied to the stack for all positions, with zeros around them."""
 
 
-def panel_width(product: Contraction, itemsize: int) -> int:
-    """Columns of a panel of the right operand of a product of elements of so many bytes."""
+def panel_width(product: Contraction, itemsize: int, group: int = 1) -> int:
+    """Columns of a panel of the right operand of a product of elements of so many bytes, with groups of them along the depth."""
     lanes = LANE_BYTES // itemsize
+    if group > 1 and product.rows not in _OF_FEW_ROWS:
+        return GROUP_VECTORS * lanes
     whole = -(-product.columns // lanes)
     if product.rows in _OF_FEW_ROWS:
         panels = -(-whole // _OF_FEW_ROWS[product.rows])

@@ -25,7 +25,7 @@ MATH: tuple[str, ...] = (
     "shared_exponentials.h",
 )
 """The files of functions of scalars in types that C has, a function behind all it calls."""
-FAMILIES: tuple[str, ...] = (*MATH, "narrow_floats.h", "memory.h", "product_panels.h", "fast_math.h")
+FAMILIES: tuple[str, ...] = (*MATH, "narrow_floats.h", "memory.h", "product_panels.h", "matrix_tiles.h", "fast_math.h")
 """All files of functions of C, in the order in which programs define them."""
 CUDA_FAMILIES = ("cuda_math.h", "cuda_matrices.h", "cuda_groups.h")
 """The files of functions that CUDA has of its own."""
@@ -106,6 +106,7 @@ def c_helpers(names: Iterable[str]) -> str:
     Raises KeyError for a name that nothing defines."""
     wanted = set(names)
     tiles = generated_tiles(wanted)
+    wanted |= {called for text in tiles.values() for called in called_helpers(text) if called in _c_functions()}
     definitions = "\n".join([*filter(None, [_c_definitions(wanted - tiles.keys())]), *tiles.values()])
     return header("preamble.h") + definitions if definitions else ""
 
@@ -114,11 +115,18 @@ def generated_tiles(names: Iterable[str]) -> dict[str, str]:
     """By name, the tiles of products among these functions, which are written for their shapes, each behind those it calls."""
     found: dict[str, str] = {}
     for name in sorted(names):
-        if (text := _product_text(name)) is not None:
-            called = [each for each in called_helpers(text) if each != name]
-            found |= {each: _product_text(each) or "" for each in called}
-            found[name] = text
+        _add_tile(name, found)
     return found
+
+
+def _add_tile(name: str, found: dict[str, str]) -> None:
+    """Those that it calls, which call others at most, come before it."""
+    if name in found or (text := _product_text(name)) is None:
+        return
+    for called in called_helpers(text):
+        if called != name:
+            _add_tile(called, found)
+    found[name] = text
 
 
 def _c_definitions(names: Iterable[str]) -> str:

@@ -1,8 +1,8 @@
 """Tiles of matrix products of narrow elements, of which an instruction multiplies and adds several neighbours at a time.
 
 Panels have groups of four bytes side by side, pairs of bf16 or four bytes of integers, as have the rows of the left operand
-(Intel: vdpbf16ps of AVX512_BF16, vpdpbusd of AVX512_VNNI). Machines without such instructions take groups apart: bytes into pairs
-where these are multiplied and added, and bf16 into f32, in the panel and in rows of a tile.
+(Intel: vdpbf16ps of AVX512_BF16, vpdpbusd of AVX512_VNNI; AMX does so for whole tiles). Machines without such instructions take
+groups apart: bytes into pairs where these are multiplied and added, and bf16 into f32, in the panel and in rows of a tile.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from fuse_opt.lowering.c.headers.byte_pairs import byte_pairs
+from fuse_opt.lowering.c.headers.matrix_tiles import matrix_tile
 from fuse_opt.lowering.c.headers.tile_steps import ask_for_sums, even_parts, vectors_of_columns, written_out
 
 _NAME = re.compile(r"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)")
@@ -20,6 +21,8 @@ _LINE = 64
 _FEWEST_LANES = 4
 """Of a vector for which there is an instruction."""
 _PART_ROWS = 4
+_MOST_ROWS, _REGISTERS = 14, 31
+"""Of a tile that is not cut into parts: rows, and vectors of sums and of a row of the panel."""
 _PADDING = 16
 """Elements between rows that are widened, so that they lie in different sets of a cache."""
 
@@ -37,9 +40,12 @@ static __attribute__((noinline, unused)) void {name}(long k, const {left} *a, lo
   typedef fo_u32 __attribute__((may_alias, aligned(1))) fo_group;
   const fo_group *b = (const fo_group *)(b_from + b_at);
   a += a_at, c += c_at;
+{matrix}{body}}}
+"""
+
+_BODY = """\
 #if defined(__AVX512VL__) && defined({feature})
 {wide}{others}#endif
-}}
 """
 
 _WIDENED = """\
@@ -69,8 +75,11 @@ class _Kind:
     sum: str
     feature: str
     instruction: str
+    matrix: tuple[str, str]
+    """The same of matrix registers: feature and instruction."""
     terms: tuple[str, ...]
-    """What is added to a sum, where no instruction does: from a group `x` and a vector `y` of them; or none: both are widened."""
+    """What is added to a sum, where no instruction does: from a group `x` and a vector `y` of them; or none: both are widened,
+    but in tiles that are narrower than vectors of instructions."""
     group: int = 4
     """Elements of a group."""
     moved: bool = False
@@ -79,9 +88,29 @@ class _Kind:
 
 _BYTES = tuple(f"(int)({{x}} >> {8 * place} & 255) * ((fo_s)({{y}} << {24 - 8 * place}) >> 24)" for place in range(4))
 _KINDS = {
-    "bf16": _Kind("unsigned short", "unsigned short", "float", "__AVX512BF16__", "vdpbf16ps", (), group=2),
-    "i8": _Kind("signed char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, moved=True),
-    "ui8": _Kind("unsigned char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES),
+    "bf16": _Kind(
+        "unsigned short",
+        "unsigned short",
+        "float",
+        "__AVX512BF16__",
+        "vdpbf16ps",
+        ("__AMX_BF16__", "tdpbf16ps"),
+        (),
+        group=2,
+    ),
+    "i8": _Kind(
+        "signed char",
+        "signed char",
+        "int",
+        "__AVX512VNNI__",
+        "vpdpbusd",
+        ("__AMX_INT8__", "tdpbusd"),
+        _BYTES,
+        moved=True,
+    ),
+    "ui8": _Kind(
+        "unsigned char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", ("__AMX_INT8__", "tdpbusd"), _BYTES
+    ),
 }
 
 
@@ -99,8 +128,23 @@ def group_text(name: str) -> str | None:
         left=kind.left,
         right=kind.right,
         sum=kind.sum,
-        feature=kind.feature,
         note=", without the 128 that each element of a is too large" if kind.moved else "",
+        matrix=matrix_tile(rows, columns, *kind.matrix, moved=kind.moved),
+        body=_body(found[1], kind, rows, columns),
+    )
+
+
+def _body(name: str, kind: _Kind, rows: int, columns: int) -> str:
+    """Without matrix registers: vectors hold the sums, or those of a part of the rows at a time."""
+    most = min(_MOST_ROWS, _REGISTERS // -(-columns // (_LINE // 4)) - 1)
+    if rows > most:
+        return "  (void)b;\n" + "".join(
+            f"  fo_tile_{name}_{b - a}x{columns}"
+            f"(k, a, {a} * a_step, a_step, b_from, b_at, b_step, c, {a} * c_step, c_step, add);\n"
+            for a, b in even_parts(rows, most)
+        )
+    return _BODY.format(
+        feature=kind.feature,
         wide=_sums(kind, _LINE, rows, columns, True),
         others=_without_instruction(kind, rows, columns),
     )
@@ -164,6 +208,12 @@ def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, in
 
 def _products(kind: _Kind, x: str, sums: list[str], instructions: bool) -> list[str]:
     """A group of the left operand times vectors of those of the right one."""
+    if not (instructions or kind.terms):  # narrower than vectors that there are instructions for
+        halves = "(fo_s)(v{x} << 16) * (fo_s)({y} << 16)", "(fo_s)(v{x} & {high}) * (fo_s)({y} & {high})"
+        lines = [term.format(x=x, y=f"y{j}", high="0xffff0000u") for j in range(len(sums)) for term in halves]
+        return [f"  const fo_y v{x} = (fo_y){{0}} + {x};"] + [
+            f"  {s} += {lines[2 * j]}; {s} += {lines[2 * j + 1]};" for j, s in enumerate(sums)
+        ]
     if instructions:
         lines = [f"  const fo_y v{x} = (fo_y){{0}} + {x};"]
         return lines + [

@@ -12,15 +12,12 @@ FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char
   from += at;
   long whole = k / group, first = 0;
   if (column == 1) {
+    typedef {unsigned short|unsigned char|unsigned char} __attribute__((may_alias)) part;
     for (long p = 0; p < whole; p++) {
       const {unsigned short|unsigned char|unsigned char} *restrict q = (const void *)(from + p * group * row);
-      word *restrict o = out + p * to_step;
-      const long second = row, third = (group - 2) * row, fourth = (group - 1) * row;
-      for (long j = 0; j < columns; j++) {
-        fo_u32 x = q[j] + ((fo_u32)q[second + j] << bits);
-        if (group > 2) x += ((fo_u32)q[third + j] << 16) + ((fo_u32)q[fourth + j] << 24);
-        o[j] = x;
-      }
+      part *restrict o = (part *)(out + p * to_step);
+      for (long j = 0; j < columns; j++)
+        for (int g = 0; g < group; g++) o[group * j + g] = q[g * row + j];
     }
     first = whole;
   } else if (row == 1 && column % group == 0) {
@@ -54,9 +51,14 @@ FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char
 #if defined(__AVX512VL__) && defined(__AVX512VNNI__)
     typedef fo_u32 __attribute__((vector_size(64), aligned(1), may_alias)) words;
     for (const words all = (words){0} + 0x80808080u; j + 16 <= columns; j += 16) {
-      words s = {0};
-      for (long p = 0; p < end; p++) __asm__("vpdpbusd %2, %1, %0" : "+v"(s) : "v"(all), "v"(*(const words *)(out + p * to_step + j)));
-      *(words *)(sums + j) = s;
+      words s[4] = {{0}};  // of every fourth group, as an instruction waits for the one before
+      long p = 0;
+      for (; p + 4 <= end; p += 4)
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++)
+          __asm__("vpdpbusd %2, %1, %0" : "+v"(s[i]) : "v"(all), "v"(*(const words *)(out + (p + i) * to_step + j)));
+      for (; p < end; p++) __asm__("vpdpbusd %2, %1, %0" : "+v"(s[0]) : "v"(all), "v"(*(const words *)(out + p * to_step + j)));
+      *(words *)(sums + j) = s[0] + s[1] + (s[2] + s[3]);
     }
 #endif
     const long first = j;

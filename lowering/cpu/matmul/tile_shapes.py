@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fuse_opt.lowering.c.headers.matrix_tiles import FEWEST_ROWS, MOST_COLUMNS, SIDE
+from fuse_opt.lowering.c.headers.matrix_tiles import MOST_ROWS as MATRIX_ROWS
+
 REGISTERS = 31
 """Vectors that hold sums and elements of the right operand; one more is left for those of the left one."""
 MOST_ROWS = 14
@@ -44,9 +47,19 @@ def dot_shape(rows: int, columns: int, groups: int) -> TileShape:
     return TileShape(tiles, some, some * groups)
 
 
-def panel_shape(rows: int, width: int, lanes: int) -> TileShape:
-    """Of tiles over panels of a width that is given."""
-    return TileShape(-(-rows // _most_rows(width // lanes)), width, width)
+def panel_shape(rows: int, width: int, lanes: int, group: int = 1) -> TileShape:
+    """Of tiles over panels of a width that is given, of groups of so many elements."""
+    in_matrices = group > 1 and rows >= FEWEST_ROWS and width <= MOST_COLUMNS
+    return TileShape(-(-rows // (MATRIX_ROWS if in_matrices else _most_rows(width // lanes))), width, width)
+
+
+def grouped_shape(rows: int, columns: int, lanes: int) -> TileShape:
+    """Of tiles of groups of elements: such that matrix registers hold the sums, where rows and columns are enough for these."""
+    if rows < FEWEST_ROWS or columns < SIDE:
+        return best_shape(rows, columns, lanes)
+    width = min(2 * SIDE, columns // SIDE * SIDE)
+    merges = columns > width and 0 < columns % width < SIDE
+    return TileShape(-(-rows // MATRIX_ROWS), width, width, merges)
 
 
 def best_shape(rows: int, columns: int, lanes: int) -> TileShape:

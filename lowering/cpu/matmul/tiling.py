@@ -22,7 +22,14 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
-from fuse_opt.lowering.cpu.matmul.tile_shapes import TileShape, best_shape, dot_shape, panel_shape, shape_for_any_rows
+from fuse_opt.lowering.cpu.matmul.tile_shapes import (
+    TileShape,
+    best_shape,
+    dot_shape,
+    grouped_shape,
+    panel_shape,
+    shape_for_any_rows,
+)
 
 FEW_COLUMNS = 16
 """Below which rows of the result fill no vector, so that sums are vectors along the contracted dimension where it is long."""
@@ -49,6 +56,8 @@ NEAR_ROWS = 64
 NEAR_DEPTH = 128
 """Of the block of the contracted dimension for which a first cache holds a panel's part of it, and what tiles read beside: the
 first tile, which leaves it there, and others are 1.04 to 1.13 times as fast as with a part in a second cache (measured)."""
+GROUP_DEPTH = 256
+"""Groups of a block of depth: a first cache holds a panel's, and setting up matrix registers is little beside them."""
 DOT_DEPTH = 1024
 """Of such a block where sums are vectors along that dimension: rows of a tile, and of the next, stay in a first cache."""
 DOT_GROUPS = 16
@@ -177,7 +186,7 @@ def choose_tiling(
     if packed is None:
         shape, packs, along_depth = _shape(product, lanes, itemsize, arithmetic, computed[1])
     else:
-        shape, packs, along_depth = panel_shape(product.rows, packed, lanes), False, False
+        shape, packs, along_depth = panel_shape(product.rows, packed, lanes, group), False, False
     height, taller = divmod(product.rows, shape.tiles)
     width = shape.width
     panels = max(1, -(-product.columns // width) - shape.merges)
@@ -188,7 +197,9 @@ def choose_tiling(
     block = max(1, min(_block_rows(product, stored) // max(height, 1), shape.tiles))
     is_plain = not (computed[1] or along_depth or (arithmetic is not None and arithmetic.is_narrow))
     turns = converts or computed[0] or product.lhs[-1] != 1
-    longest = _longest_dots(product.rows) if along_depth else _longest_block(product, itemsize, turns) * group
+    longest = _longest_dots(product.rows) if along_depth else _longest_block(product, itemsize, turns)
+    if group > 1:
+        longest = GROUP_DEPTH * group
     depth = depth_blocks(product.depth, longest)
     if computed[1] and group == 1 and product.rows <= FEW_ROWS:
         depth = min(depth, depth_blocks(product.depth, max(COMPUTED_BYTES // (width * itemsize), 16)))
@@ -337,7 +348,7 @@ def _shape(
     side_by_side = product.rhs[-1] == 1 or (product.columns == 1 and not deep)
     narrow = computed or (arithmetic is not None and arithmetic.is_narrow)
     if arithmetic is not None and arithmetic.group > 1:
-        return best_shape(product.rows, product.columns, lanes), True, False
+        return grouped_shape(product.rows, product.columns, lanes), True, False
     few = FEW_TRANSPOSED if narrow and not computed else DOT_ROWS
     if (product.rows <= few and deep and product.depth >= 2 * lanes) or (
         product.columns < FEW_COLUMNS and product.depth >= SHORT_DEPTH and (deep or product.rows >= FEW_COLUMNS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from c_printing import build_helpers
 from lowered_programs import needs_compiler
 
 Array = np.ndarray[Any, Any]
-ROWS, COLUMNS, STEP = 7, 40, 48
-MORE = 21
+SHAPES = [(7, 40), (31, 47), (16, 3)]
+"""Rows and columns: of vectors, and of matrix registers where there are some, in two parts and narrower than one."""
+STEP = 48
+MORE = 33
 """Rows that are copied, of which squares are transposed in registers where columns lie side by side."""
 _CALLS = """
 void product(long k, const {left} char *x, long x_row, long x_column, const signed char *w, {left} char *rows,
@@ -25,12 +28,25 @@ void product(long k, const {left} char *x, long x_row, long x_column, const sign
 """
 
 
+MACHINES = {
+    "native": "-march=native",
+    "vectors": "-march=native -mno-amx-tile -mno-amx-int8 -mno-amx-bf16",
+    "halves": "-mavx2",
+    "one by one": "",
+}
+if platform.machine() != "x86_64":
+    del MACHINES["vectors"], MACHINES["halves"]
+
+
 @needs_compiler
-@pytest.mark.parametrize("machine", ["-march=native", "-mavx2", ""], ids=["native", "pairs of 16 bits", "one by one"])
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 @pytest.mark.parametrize(("name", "left"), [("i8", "signed"), ("ui8", "unsigned")])
-def test_every_build_gives_exact_sums(name: str, left: str, machine: str, tmp_path: Path) -> None:
-    tile = f"fo_tile_{name}_{ROWS}x{COLUMNS}"
-    text = _CALLS.format(left=left, name=name, rows=ROWS, more=MORE, columns=COLUMNS, panel=STEP)
+@pytest.mark.parametrize(("many", "columns"), SHAPES)
+def test_every_build_gives_exact_sums(
+    name: str, left: str, machine: str, many: int, columns: int, tmp_path: Path
+) -> None:
+    tile = f"fo_tile_{name}_{many}x{columns}"
+    text = _CALLS.format(left=left, name=name, rows=many, more=MORE, columns=columns, panel=STEP)
     library = build_helpers([f"fo_rows_{name}", f"fo_panel_{name}", tile], text, "cc", machine, tmp_path)
     rng = np.random.default_rng(11)
     low = -128 if left == "signed" else 0
@@ -39,12 +55,13 @@ def test_every_build_gives_exact_sums(name: str, left: str, machine: str, tmp_pa
         (4, True),
         (31, True),
         (31, False),
+        (64, True),
         (1027, False),
         (1027, True),
     ):  # the last one has more groups than are taken apart at a time
         x = rng.integers(low, low + 256, (MORE, depth + 5)).astype(np.int8 if left == "signed" else np.uint8)
-        w = rng.integers(-128, 128, (depth, COLUMNS)).astype(np.int8)
-        before = rng.integers(-1000, 1000, (ROWS, COLUMNS)).astype(np.int32)
+        w = rng.integers(-128, 128, (depth, columns)).astype(np.int8)
+        before = rng.integers(-1000, 1000, (many, columns)).astype(np.int32)
         step = -(-depth // 4) * 4 + 16
         rows: Array = np.zeros((MORE, step), x.dtype)
         panel: Array = np.zeros((-(-depth // 4) + 1) * STEP * 4, np.int8)
@@ -54,7 +71,7 @@ def test_every_build_gives_exact_sums(name: str, left: str, machine: str, tmp_pa
         x_at, w_at, rows_at, panel_at, sums_at = (ctypes.c_void_p(e.ctypes.data) for e in (given, w, rows, panel, sums))
         steps = [ctypes.c_long(each) for each in (depth, x_row, x_column, step)]
         library.product(steps[0], x_at, *steps[1:3], w_at, rows_at, steps[3], panel_at, sums_at)
-        wanted = before + x[:ROWS, :depth].astype(np.int64) @ w.astype(np.int64)
+        wanted = before + x[:many, :depth].astype(np.int64) @ w.astype(np.int64)
         np.testing.assert_array_equal(sums, wanted)
 
 
@@ -68,27 +85,28 @@ void product(long k, const unsigned short *x, long x_row, const unsigned short *
 
 
 @needs_compiler
-@pytest.mark.parametrize("machine", ["-march=native", "-mavx2", ""])
-def test_every_build_multiplies_pairs_of_bf16(machine: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize(("many", "columns"), SHAPES)
+def test_every_build_multiplies_pairs_of_bf16(machine: str, many: int, columns: int, tmp_path: Path) -> None:
     """Where no instruction does, a panel is of f32, in a copy that has room for it."""
-    text = _PAIRS.format(rows=ROWS, columns=COLUMNS, step=STEP)
-    library = build_helpers(["fo_panel_bf16", f"fo_tile_bf16_{ROWS}x{COLUMNS}"], text, "cc", machine, tmp_path)
+    text = _PAIRS.format(rows=many, columns=columns, step=STEP)
+    library = build_helpers(["fo_panel_bf16", f"fo_tile_bf16_{many}x{columns}"], text, "cc", machine, tmp_path)
     rng = np.random.default_rng(12)
     for depth, transposed in ((1, False), (31, True), (700, False)):
         even = depth + depth % 2
         x, w = (
-            rng.integers(-20, 20, (ROWS, even)),
-            rng.integers(-20, 20, (depth, COLUMNS)),
+            rng.integers(-20, 20, (many, even)),
+            rng.integers(-20, 20, (depth, columns)),
         )  # exact, and so are their sums
         x[:, depth:] = 0
         narrow = [
             np.ascontiguousarray(e.astype(np.float32)).view(np.uint32) >> 16 for e in (x, w.T if transposed else w)
         ]
         left, right = (each.astype(np.uint16) for each in narrow)
-        sums = np.ones((ROWS, COLUMNS), np.float32)
+        sums = np.ones((many, columns), np.float32)
         panel: Array = np.full(even * STEP * 2, 0x7FC0, np.uint16)
         places = [ctypes.c_void_p(each.ctypes.data) for each in (left, right, panel, sums)]
-        row, column = (1, depth) if transposed else (COLUMNS, 1)
+        row, column = (1, depth) if transposed else (columns, 1)
         steps = [ctypes.c_long(each) for each in (depth, even, row, column)]
         library.product(steps[0], places[0], steps[1], places[1], *steps[2:], *places[2:])
         np.testing.assert_array_equal(sums, 1 + x[:, :depth] @ w)

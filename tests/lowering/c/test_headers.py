@@ -117,6 +117,8 @@ def _spelled_names() -> Iterator[str]:
                 and re.fullmatch(r"fo_\w*[a-z0-9]", node.value)
             ):
                 yield node.value
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and path.parent.name == "headers":
+                yield from re.findall(r"\bfo_\w+(?=\()", node.value)
             elif isinstance(node, ast.JoinedStr):
                 parts = [part.value if isinstance(part, ast.Constant) else r"\w+" for part in node.values]
                 if re.match("fo_[a-z]", pattern := "".join(map(str, parts))):
