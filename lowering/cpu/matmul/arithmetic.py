@@ -27,10 +27,10 @@ class Arithmetic:
     """How many times as large as its elements a panel is: machines without an instruction for groups widen them there."""
 
 
-def arithmetic_of(left: DType, right: DType, fast: bool) -> Arithmetic:
-    """Of a product that `product_problem` takes. Narrow floats are widened as they are copied; `fast` multiplies pairs of bf16,
+def arithmetic_of(left: DType, right: DType, in_pairs: bool) -> Arithmetic:
+    """Of a product that `product_problem` takes. Narrow floats are widened as they are copied; `in_pairs` takes pairs of bf16,
     whose sums are rounded in another order, and flush what is too small for normal numbers."""
-    if (left, right) == (BF16, BF16) and fast:
+    if (left, right) == (BF16, BF16) and in_pairs:
         return Arithmetic("bf16", BF16, BF16, F32, 2, True, room=2)
     if not {F16, BF16}.isdisjoint((left, right)):
         return Arithmetic("f32", F32, F32, F32, 1, True, True)

@@ -38,6 +38,7 @@ from fuse_opt.lowering.cpu.matmul.tiling import LEAST_STRETCH, Tiling, choose_ti
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, operand_pass
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import Scope
+from fuse_opt.lowering.loops.excess_precision import keeps_excess
 from fuse_opt.lowering.loops.fast_math import is_fast
 
 
@@ -45,7 +46,7 @@ def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[
     """The launches of a kernel of a product and pointwise ops. Raises Unschedulable."""
     product = product_of(kernel)
     elements = [dtype(access.value) for access in (product.lhs, product.rhs)]
-    in_pairs = is_fast(kernel) and may_exceed(
+    in_pairs = (is_fast(kernel) or keeps_excess(kernel)) and may_exceed(
         product.contraction.rows, FEW_TRANSPOSED
     )  # few rows are read where they lie
     arithmetic = arithmetic_of(elements[0], elements[1], in_pairs)

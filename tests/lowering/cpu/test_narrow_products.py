@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 Array = np.ndarray[Any, Any]
 NUMPY: dict[str, Any] = {"i8": np.int8, "ui8": np.uint8, "i32": np.int32}
 FAST = [text.replace("schedule-kernels", "schedule-kernels{math=fast}") for text in DEFAULT_PIPELINE]
+KERNEL = [text.replace("schedule-kernels", "schedule-kernels{precision=kernel}") for text in DEFAULT_PIPELINE]
 EXTENTS = [(1, 1, 1), (3, 5, 7), (40, 33, 70), (1, 130, 33), (4, 64, 64), (37, 300, 65), (33, 20, 1), (70, 1300, 100)]
 FLAGS = [(False, False), (False, True), (True, False), (True, True)]
 GELU = "  %y = graph.gelu %p : (T) -> T\n"
@@ -58,8 +60,8 @@ func.func @main(%x: {x}, %w: {w}) -> {y} {{
                 found.append(noise(name, *shape))
         return found
 
-    def compile(self, fast: bool = False) -> Any:
-        program = fuse_opt.compile(self.text, pipeline=FAST if fast else None)
+    def compile(self, pipeline: Sequence[str] | None = None) -> Any:
+        program = fuse_opt.compile(self.text, pipeline=pipeline)
         assert [kernel.schedule_kind() for kernel in kernels(program.module)] == [MATMUL]
         assert program.stats.library_calls == 0
         return program
@@ -89,15 +91,18 @@ def test_strict_products_are_those_of_f32_rounded_once(element: str, flags: tupl
 @pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize("flags", FLAGS)
-def test_fast_products_of_bf16_have_sums_of_f32(flags: tuple[bool, bool]) -> None:
+@pytest.mark.parametrize(("pipeline", "result"), [(FAST, "f32"), (KERNEL, "bf16")], ids=["fast", "kernel"])
+def test_products_of_pairs_of_bf16_have_sums_of_f32(
+    flags: tuple[bool, bool], pipeline: Sequence[str], result: str
+) -> None:
+    bound = 1e-4 if result == "f32" else 2.0**-8
     for extents in EXTENTS[sum(flags) % 2 :: 2]:
-        case = Narrow(extents, ("bf16", "bf16", "f32"), flags)
+        case = Narrow(extents, ("bf16", "bf16", result), flags)
         exact = case.exact()
-        program = case.compile(fast=True)
+        program = case.compile(pipeline)
         assert ("fo_tile_bf16_" in program.source) == (extents[0] > FEW_TRANSPOSED and extents[2] > 1)
-        np.testing.assert_allclose(
-            program(*case.arguments()), exact, rtol=1e-4, atol=1e-4 * max(np.abs(exact).max(), 1)
-        )
+        actual = wide(program(*case.arguments()))
+        np.testing.assert_allclose(actual, exact, rtol=bound, atol=1e-4 * max(np.abs(exact).max(), 1))
 
 
 @pytest.mark.sampled(3)
@@ -125,7 +130,7 @@ def test_nothing_beside_operands_and_results_is_touched() -> None:
     for number in range(10):
         extents = rng.choice((1, 5, 14, 33)), rng.choice((1, 2, 3, 7, 64, 301)), rng.choice((1, 3, 16, 33, 65, 130))
         case = Narrow(extents, kinds[number % 4], (rng.random() < 0.4, rng.random() < 0.4))
-        program, arguments = case.compile(fast=number % 8 > 3), case.arguments()
+        program, arguments = case.compile(FAST if number % 8 > 3 else None), case.arguments()
         wanted = case.exact()
         with guarded() as allocate:
             given = [allocate(array, at_end=number % 3 > 0) for array in arguments]
@@ -140,7 +145,7 @@ def test_nothing_beside_operands_and_results_is_touched() -> None:
 def test_threads_change_no_bit() -> None:
     case, before = Narrow((150, 700, 131), ("bf16", "bf16", "bf16"), (False, True), GELU), thread_pool.num_threads()
     for fast in (False, True):
-        program, results = case.compile(fast), list[Array]()
+        program, results = case.compile(FAST if fast else None), list[Array]()
         try:
             for threads in (1, 2, 4, 8):
                 thread_pool.set_num_threads(threads)
