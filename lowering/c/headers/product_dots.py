@@ -23,7 +23,7 @@ _DOT = """\
 /* {name}: {rows} x {columns} elements of c, whose rows lie c_step apart, become or (where `add` is not 0) are added to sums
    over k of products of rows of a, a_step apart, and of b, b_step apart; a product and a sum round once. */
 #if defined(__GNUC__) && !defined(__clang__)
-__attribute__((optimize("fp-contract=fast")))
+__attribute__((optimize("fp-contract=fast", "tree-slp-vectorize")))  // the sums of vectors' elements, side by side
 #endif
 static __attribute__((noinline, unused)) void {name}(long k, const {c} *a, long a_at, long a_step,
     const {c} *b, long b_at, long b_step, {c} *c, long c_at, long c_step, long add) {{
