@@ -37,6 +37,8 @@ _PART = """\
           extents __attribute__((aligned({line}))) = {{1, 0, {{0}}, {{{bytes}}}, {{{lines}}}}};
       const char *left = (const char *)a, *right = (const char *)(b + {first});
       const long left_step = a_step * sizeof *a, right_step = 4 * b_step, sums_step = 4 * c_step;
+      for (int *row = (int *)c, *end = row + {rows} * c_step; row < end; row += c_step)
+        __builtin_prefetch(row + {first}, 1), __builtin_prefetch(row + {last}, 1);
       __asm__ volatile("ldtilecfg %0" : : "m"(extents));
 {sums}
       for (long p = 0; p + {side} <= k; p += {side}, left += {line}, right += {side} * right_step) {{
@@ -99,6 +101,7 @@ class _Part:
             most=2 * SIDE,
             groups_step=2 * _LINE,
             first=self.first,
+            last=self.end - 1,
             columns=self.end - self.first,
             bytes=", ".join(map(str, wide)),
             lines=", ".join(map(str, lines)),
@@ -124,12 +127,20 @@ class _Part:
         """What sums begin with."""
         loads = [_load(number, place, "sums_step") for number, place in enumerate(places)]
         if moved:
+            columns = [column for _ in self.down for column, _ in self.across]
+            less = [_load(number, f"less + {column - self.first}", "0L") for number, column in enumerate(columns)]
             return [
                 "const int *behind = (const int *)(b + k * b_step);",
-                f"for (long i = 0; i < {rows}; i++)",
-                f"  for (long j = {self.first}; j < {self.end}; j++)",
-                "    c[i * c_step + j] = (int)((add ? (unsigned)c[i * c_step + j] : 0) - (unsigned)behind[j]);",
-                *loads,
+                "if (add) {",
+                f"  for (long i = 0; i < {rows}; i++)",
+                f"    for (long j = {self.first}; j < {self.end}; j++)",
+                "      c[i * c_step + j] = (int)((unsigned)c[i * c_step + j] - (unsigned)behind[j]);",
+                *(f"  {line}" for line in loads),
+                "} else {",
+                f"  int less[{2 * SIDE}] __attribute__((aligned({_LINE})));  // which all rows begin with",
+                f"  for (long j = {self.first}; j < {self.end}; j++) less[j - {self.first}] = (int)-(unsigned)behind[j];",
+                *(f"  {line}" for line in less),
+                "}",
             ]
         zeros = [f'__asm__ volatile("tilezero %%tmm{number}" : :);' for number in range(len(places))]
         return ["if (add) {", *(f"  {line}" for line in loads), "} else {", *(f"  {line}" for line in zeros), "}"]
