@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from contextvars import Context as Variables
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf
-from typing import TypeVar
 
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -130,11 +128,11 @@ class Trials:
         """
         every = list(map(self.choice, (None, *CHEAP, *DEAR, *_searched(self.choice(CHEAP[-1]).alive))))
         every += [part for tier in DEAR[:_IN_PARTS] for part in self._parts(tier)]
-        likely = _unbeaten((choice.alive, choice.seconds, choice) for choice in every)
+        likely = [every[number] for number in undominated([(choice.alive, choice.seconds) for choice in every])]
         count = min(points, len(likely))
         numbers = dict.fromkeys(round(k * (len(likely) - 1) / max(count - 1, 1)) for k in range(count))
-        trials = dict.fromkeys(self._trial(likely[number]) for number in numbers)
-        return _unbeaten((trial.arena, trial.seconds, trial) for trial in trials)[::-1]
+        trials = list(dict.fromkeys(self._trial(likely[number]) for number in numbers))
+        return [trials[number] for number in undominated([(trial.arena, trial.seconds) for trial in trials])][::-1]
 
     def _parts(self, tier: RematerializePass) -> list[Choice]:
         """A dear tier in parts, by what more than free recomputation takes."""
@@ -206,18 +204,14 @@ def _seconds(of: Choice | Trial) -> float:
     return of.seconds
 
 
-Item = TypeVar("Item")
-
-
-def _unbeaten(points: Iterable[tuple[int, float, Item]]) -> list[Item]:
-    """Of bytes, seconds and what they are of, those that no other one beats in both, by ascending bytes."""
-    found: list[Item] = []
-    least = inf
-    for _, seconds, item in sorted(points, key=lambda point: point[:2]):
-        if seconds < least:
-            found.append(item)
-            least = seconds
-    return found
+def undominated(points: Sequence[tuple[int, float]]) -> list[int]:
+    """The numbers of those pairs of bytes and seconds that no other is at most equal to in both, by ascending bytes."""
+    order = sorted(range(len(points)), key=lambda number: (*points[number], number))
+    kept: list[int] = []
+    for number in order:
+        if not kept or points[number][1] < points[kept[-1]][1]:
+            kept.append(number)
+    return kept
 
 
 def arena_of(function: FuncOp) -> int:

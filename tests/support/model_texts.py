@@ -1,4 +1,4 @@
-"""Models as text, at their usual sizes: ResNet-50 as it is for inference, and a quantised network of two layers."""
+"""Models as text: ResNet-50 as it is for inference, a quantised network of two layers, and what reads values again later."""
 
 from __future__ import annotations
 
@@ -94,3 +94,22 @@ def quantized_mlp(rows: int = 32, widths: Sequence[int] = (256, 512, 64)) -> str
             scale, zero = net.weight(), net.weight(element="ui8")
             x = net.op("quantize_linear", [net.op("relu", [x], real), scale, zero], tensor(rows, outs, element="ui8"))
     return net.function(source, x)
+
+
+def gradient_text(layers: int, row: str = "tanh $", mark: str = " {graph.frozen}") -> str:
+    """A chain of products and ops, `$` is what these read, and what reads its values again in the other order."""
+    type_ = tensor(128, 128)
+
+    def op(result: str, text: str, *operands: str) -> str:
+        types = ", ".join([type_] * len(operands))
+        return f"%{result} = graph.{text} : ({types}) -> {type_}".replace("$", ", ".join(operands))
+
+    lines: list[str] = []
+    for k in range(layers):
+        lines += [op(f"p{k}", "matmul $", f"%x{k}", "%w"), op(f"x{k + 1}", row, f"%p{k}")]
+    last = f"%x{layers}"
+    for k in reversed(range(layers)):
+        lines += [op(f"a{k}", "multiply $", last, f"%x{k + 1}"), op(f"d{k}", "matmul $", f"%a{k}", "%w")]
+        last = f"%d{k}"
+    body = "\n  ".join([*lines, f"func.return {last} : {type_}"])
+    return f"func.func @main(%x0: {type_}, %w: {type_}{mark}) -> {type_} {{\n  {body}\n}}\n"

@@ -20,7 +20,7 @@ from xdsl.passes import ModulePass
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.decisions import format_decisions
 from fuse_opt.passes.recompute.rematerialize import RematerializePass
-from fuse_opt.passes.recompute.trials import Trial
+from fuse_opt.passes.recompute.trials import Trial, undominated
 from fuse_opt.runtime.host.thread_pool import num_threads
 from fuse_opt.tools.commands.array_files import read_arguments
 from fuse_opt.tools.commands.measuring import Times, example_inputs, interleave
@@ -36,7 +36,7 @@ from fuse_opt.tools.targets.html.target_html import Section, write_page
 from fuse_opt.tools.watching.check_each import TARGETS, check_each
 from fuse_opt.tools.watching.check_passes import PassChecker
 from fuse_opt.tools.watching.check_table import CheckTable
-from fuse_opt.tools.watching.pareto import Plan, pareto_page, pareto_section, table, undominated
+from fuse_opt.tools.watching.pareto import Plan, pareto_page, pareto_section, table
 from fuse_opt.tools.watching.report import profile_section
 
 _POINTS = 12

@@ -35,16 +35,6 @@ class Plan:
         return self.seconds[1]
 
 
-def undominated(points: Sequence[tuple[int, float]]) -> list[int]:
-    """The numbers of those pairs of bytes and seconds that no other is at most equal to in both, by ascending bytes."""
-    order = sorted(range(len(points)), key=lambda number: (*points[number], number))
-    kept: list[int] = []
-    for number in order:
-        if not kept or points[number][1] < points[kept[-1]][1]:
-            kept.append(number)
-    return kept
-
-
 def table(plans: Sequence[Plan]) -> str:
     """The plans as text, a line each."""
     rows = [HEADS, *map(tuple, _rows(plans))]

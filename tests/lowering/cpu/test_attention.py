@@ -11,11 +11,11 @@ import pytest
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import Array, apply, evaluate, kernels, parse, random_arguments
 from lowered_programs import needs_compiler
+from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, attention_of
 from fuse_opt.lowering.program.float_formats import computed
-from fuse_opt.runtime.host import thread_pool
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 
@@ -198,13 +198,7 @@ def test_random_extents_and_strides() -> None:
 )
 def test_threads_change_no_bit(text: str) -> None:
     program, arguments = fuse_opt.compile(text), random_arguments(parse(text), 3)
-    before, results = thread_pool.num_threads(), list[Array]()
-    try:
-        for threads in (1, 2, 4, 8):
-            thread_pool.set_num_threads(threads)
-            results.append(program(*arguments).copy())
-    finally:
-        thread_pool.set_num_threads(before)
+    results = by_threads(lambda: program(*arguments).copy())
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
 

@@ -10,10 +10,10 @@ import pytest
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import Array, apply, evaluate, kernels, parse, random_arguments
 from lowered_programs import needs_compiler
+from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.attention_gradients import ATTENTION_GRADIENT, attention_gradient_of
-from fuse_opt.runtime.host import thread_pool
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 Shape = tuple[int, ...]
@@ -149,13 +149,7 @@ def test_threads_change_no_bit() -> None:
         (2, 4, 150, 24), (2, 2, 137, 24), 40, "dropout_p = 0.25 : f64, seed = 7 : i64, enable_gqa = true"
     )
     program, given = fuse_opt.compile(text), operands(text)
-    before, results = thread_pool.num_threads(), list[list[bytes]]()
-    try:
-        for threads in (1, 2, 4, 8):
-            thread_pool.set_num_threads(threads)
-            results.append([array.tobytes() for array in program(*given)])
-    finally:
-        thread_pool.set_num_threads(before)
+    results = by_threads(lambda: [array.tobytes() for array in program(*given)])
     assert all(each == results[0] for each in results)
 
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from convolution_cases import Array, Conv, check_guarded, in_orders, turned
+from convolution_cases import Conv, check_guarded, in_orders, turned
 from guard_pages import needs_guard_pages
 from ir_testing import graph_ops, kernels, parse
 from lowered_programs import needs_compiler
+from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.lowering.cpu.convolution.tilings.lane_tiling import lane_tiling
-from fuse_opt.runtime.host import thread_pool
 
 
 def depthwise(batch: int, channels: int, *spatial: int, k: int = 3, s: int = 1, p: int = 1, d: int = 1) -> Conv:
@@ -52,15 +52,10 @@ def test_channels_side_by_side(name: str) -> None:
 
 @needs_compiler
 def test_threads_change_no_bit() -> None:
-    case, before = CASES["rows-in-parts"], thread_pool.num_threads()
+    case = CASES["rows-in-parts"]
     x, *others, residual = case.arguments()
-    program, results = fuse_opt.compile(in_orders(case, True)), list[Array]()
-    try:
-        for threads in (1, 2, 4):
-            thread_pool.set_num_threads(threads)
-            results.append(np.array(program(turned(x), *others, turned(residual))))
-    finally:
-        thread_pool.set_num_threads(before)
+    program = fuse_opt.compile(in_orders(case, True))
+    results = by_threads(lambda: np.array(program(turned(x), *others, turned(residual))), (1, 2, 4))
     assert all(np.array_equal(result, results[0]) for result in results)
 
 

@@ -10,6 +10,7 @@ import pytest
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import evaluate, kernels, parse, random_arguments
 from lowered_programs import needs_compiler
+from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.product_copies import times_copied
@@ -17,7 +18,6 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.lowering.cpu.matmul.tiling import choose_tiling
 from fuse_opt.lowering.program import Array
 from fuse_opt.lowering.program.float_formats import NARROW, widen
-from fuse_opt.runtime.host import thread_pool
 
 DEQUANTISED = """    %q = graph.astype %w {dtype = f32} : (WS) -> WF
     %z = graph.subtract %q, %s : (WF, ST) -> WF
@@ -170,16 +170,10 @@ def test_nothing_beside_operands_and_results_is_touched() -> None:
 
 @needs_compiler
 def test_threads_change_no_bit() -> None:
-    text, before = dequantised((150, 700, 131), True, "i8", SILU), thread_pool.num_threads()
+    text = dequantised((150, 700, 131), True, "i8", SILU)
     arguments = random_arguments(parse(text), 1)
     program = fuse_opt.compile(text)
-    try:
-        found: list[bytes] = []
-        for threads in (1, 2, 4, 8):
-            thread_pool.set_num_threads(threads)
-            found.append(program(*arguments).tobytes())
-    finally:
-        thread_pool.set_num_threads(before)
+    found = by_threads(lambda: program(*arguments).tobytes())
     assert len(set(found)) == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from guard_pages import guarded, needs_guard_pages
 from ir_testing import evaluate, kernels, parse
 from lowered_programs import needs_compiler
 from narrow_floats import decode, encode
+from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_problem
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.runtime.host import thread_pool
 
 Array = np.ndarray[Any, Any]
 
@@ -163,14 +164,8 @@ def test_threads_change_no_bit() -> None:
     for name in ("blocks-of-rows", "first-layer", "several-tasks-of-filters", "depthwise"):
         for by_weight in (True, False):
             case = Gradient(CASES[name], by_weight)
-            program, arguments, before = fuse_opt.compile(case.text), case.arguments(), thread_pool.num_threads()
-            results: list[Array] = []
-            try:
-                for threads in (1, 2, 4, 8):
-                    thread_pool.set_num_threads(threads)
-                    results.append(program(*arguments).copy())
-            finally:
-                thread_pool.set_num_threads(before)
+            program, arguments = fuse_opt.compile(case.text), case.arguments()
+            results = by_threads(partial(program, *arguments))
             for result in results[1:]:
                 np.testing.assert_array_equal(decode(result), decode(results[0]))
 

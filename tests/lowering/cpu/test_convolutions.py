@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from math import prod
 from typing import Any
@@ -15,6 +16,7 @@ from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, evaluate, kernels, parse
 from lowered_programs import needs_compiler
 from narrow_floats import decode
+from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV, FEWEST_POSITIONS, LARGEST_COPY, least_copy
@@ -138,14 +140,8 @@ func.func @main(%g: {types[0]}, %w: {types[1]}) -> {types[2]} {{
 def test_threads_change_no_bit() -> None:
     same, inside = Conv((2, 70, 30, 29), 50, (3, 3), pads=(1, 1, 1, 1)), Conv((1, 64, 40, 40), 33, (1, 1))
     for case in (same, inside, replace(same, element="bf16"), replace(inside, element="f16")):
-        program, arguments, before = fuse_opt.compile(case.text), case.arguments(), thread_pool.num_threads()
-        results: list[Array] = []
-        try:
-            for threads in (1, 2, 4, 8):
-                thread_pool.set_num_threads(threads)
-                results.append(program(*arguments).copy())
-        finally:
-            thread_pool.set_num_threads(before)
+        program, arguments = fuse_opt.compile(case.text), case.arguments()
+        results = by_threads(partial(program, *arguments))
         for result in results[1:]:
             np.testing.assert_array_equal(decode(result), decode(results[0]))
 

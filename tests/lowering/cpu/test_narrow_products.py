@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from graph_op_table import noise, wide
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import kernels
 from lowered_programs import needs_compiler
+from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.product_copies import FEW_TRANSPOSED
 from fuse_opt.dialects.analysis.contractions.products import MATMUL
-from fuse_opt.runtime.host import thread_pool
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 Array = np.ndarray[Any, Any]
@@ -143,14 +144,9 @@ def test_nothing_beside_operands_and_results_is_touched() -> None:
 
 @needs_compiler
 def test_threads_change_no_bit() -> None:
-    case, before = Narrow((150, 700, 131), ("bf16", "bf16", "bf16"), (False, True), GELU), thread_pool.num_threads()
+    case = Narrow((150, 700, 131), ("bf16", "bf16", "bf16"), (False, True), GELU)
     for fast in (False, True):
-        program, results = case.compile(FAST if fast else None), list[Array]()
-        try:
-            for threads in (1, 2, 4, 8):
-                thread_pool.set_num_threads(threads)
-                results.append(program(*case.arguments()).copy().view(np.uint16))
-        finally:
-            thread_pool.set_num_threads(before)
+        program = case.compile(FAST if fast else None)
+        results = [result.view(np.uint16) for result in by_threads(partial(program, *case.arguments()))]
         for result in results[1:]:
             np.testing.assert_array_equal(result, results[0])

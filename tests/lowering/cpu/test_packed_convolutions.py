@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +11,9 @@ from convolution_cases import Conv, close
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import evaluate, parse
 from lowered_programs import needs_compiler
+from thread_counts import by_threads
 
 import fuse_opt
-from fuse_opt.runtime.host import thread_pool
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 ALL_PACKED = [name.replace("pack-weights", "pack-weights{smallest-bytes=0}") for name in DEFAULT_PIPELINE]
@@ -79,14 +78,8 @@ def test_nothing_beside_operands_and_results_is_touched() -> None:
 @needs_compiler
 def test_threads_change_no_bit() -> None:
     case = Conv((2, 70, 14, 13), 150, (3, 3), pads=(1, 1, 1, 1))
-    program, arguments, before = compiled(case), case.arguments(), thread_pool.num_threads()
-    results: list[np.ndarray[Any, Any]] = []
-    try:
-        for threads in (1, 2, 4, 8):
-            thread_pool.set_num_threads(threads)
-            results.append(program(*arguments).copy())
-    finally:
-        thread_pool.set_num_threads(before)
+    program, arguments = compiled(case), case.arguments()
+    results = by_threads(lambda: program(*arguments).copy())
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
 

@@ -10,9 +10,9 @@ import pytest
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import parse, random_arguments
 from lowered_programs import needs_compiler
+from thread_counts import by_threads
 
 import fuse_opt
-from fuse_opt.runtime.host import thread_pool
 from fuse_opt.runtime.prepared import PreparedProgram
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
@@ -163,15 +163,9 @@ def test_a_weight_that_is_written_in_place_between_calls_is_packed_anew() -> Non
 
 @needs_compiler
 def test_threads_change_no_bit() -> None:
-    case, before = Case(150, 500, 231), thread_pool.num_threads()
+    case = Case(150, 500, 231)
     program = case.packed().freeze({"w": case.w})
-    results: list[Array] = []
-    try:
-        for threads in (1, 2, 4, 8):
-            thread_pool.set_num_threads(threads)
-            results.append(program(case.x, case.b).copy())
-    finally:
-        thread_pool.set_num_threads(before)
+    results = by_threads(lambda: program(case.x, case.b).copy())
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
 

@@ -12,12 +12,12 @@ import pytest
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, evaluate, kernels, parse
 from lowered_programs import needs_compiler
+from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_of
 from fuse_opt.lowering.cpu.matmul.tiling import Tiling, choose_tiling
 from fuse_opt.runtime.cpu.program import CpuProgram
-from fuse_opt.runtime.host import thread_pool
 
 Array = np.ndarray[Any, Any]
 NUMPY: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
@@ -192,14 +192,8 @@ def test_long_rows_of_a_transposed_left_operand_are_copied_by_blocks() -> None:
 def test_threads_change_no_bit() -> None:
     case = Case(150, 700, 131, lhs=(2,), epilogue=BIAS_GELU_RESIDUAL)
     assert case.tiling().depth < 700 and "n1x1(" in fuse_opt.compile(case.text).source
-    program, arguments, before = fuse_opt.compile(case.text), case.arguments(), thread_pool.num_threads()
-    results: list[Array] = []
-    try:
-        for threads in (1, 2, 4, 8):
-            thread_pool.set_num_threads(threads)
-            results.append(program(*arguments).copy())
-    finally:
-        thread_pool.set_num_threads(before)
+    program, arguments = fuse_opt.compile(case.text), case.arguments()
+    results = by_threads(lambda: program(*arguments).copy())
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
 
@@ -211,14 +205,8 @@ def test_blocks_of_long_rows_meet_several_panels_and_change_no_bit(epilogue: str
     tiling = case.tiling()
     assert tiling.depth_first and tiling.tiles_copy and 1 < tiling.panels_at_a_time < tiling.panels
     case.check()
-    program, arguments, before = fuse_opt.compile(case.text), case.arguments(), thread_pool.num_threads()
-    results: list[Array] = []
-    try:
-        for threads in (1, 2, 3, 8):
-            thread_pool.set_num_threads(threads)
-            results.append(program(*arguments).copy())
-    finally:
-        thread_pool.set_num_threads(before)
+    program, arguments = fuse_opt.compile(case.text), case.arguments()
+    results = by_threads(lambda: program(*arguments).copy(), (1, 2, 3, 8))
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
 
@@ -229,14 +217,8 @@ def test_panels_that_a_thread_has_of_a_single_row_change_no_bit(columns: int) ->
     case = Case(1, 45, columns, epilogue=BIAS_GELU_RESIDUAL)
     assert case.tiling().spans_tasks(1)
     case.check()
-    program, arguments, before = fuse_opt.compile(case.text), case.arguments(), thread_pool.num_threads()
-    results: list[Array] = []
-    try:
-        for threads in (1, 3, 8):
-            thread_pool.set_num_threads(threads)
-            results.append(program(*arguments).copy())
-    finally:
-        thread_pool.set_num_threads(before)
+    program, arguments = fuse_opt.compile(case.text), case.arguments()
+    results = by_threads(lambda: program(*arguments).copy(), (1, 3, 8))
     assert all((result == results[0]).all() for result in results)
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from convolution_cases import Array, Conv, check_guarded, in_orders, turned
+from convolution_cases import Conv, check_guarded, in_orders, turned
 from guard_pages import needs_guard_pages
 from lowered_programs import needs_compiler
+from thread_counts import by_threads
 
 import fuse_opt
-from fuse_opt.runtime.host import thread_pool
 
 CASES = {
     "same": Conv((2, 5, 9, 11), 70, (3, 3), pads=(1, 1, 1, 1)),
@@ -47,13 +47,8 @@ def test_filters_in_panels(name: str) -> None:
 
 @needs_compiler
 def test_threads_change_no_bit() -> None:
-    case, before = CASES["rows-in-parts"], thread_pool.num_threads()
+    case = CASES["rows-in-parts"]
     x, *others, residual = case.arguments()
-    program, results = compiled(case, True), list[Array]()
-    try:
-        for threads in (1, 2, 4):
-            thread_pool.set_num_threads(threads)
-            results.append(np.array(program(turned(x), *others, turned(residual))))
-    finally:
-        thread_pool.set_num_threads(before)
+    program = compiled(case, True)
+    results = by_threads(lambda: np.array(program(turned(x), *others, turned(residual))), (1, 2, 4))
     assert all(np.array_equal(result, results[0]) for result in results)

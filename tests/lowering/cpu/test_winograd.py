@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +11,10 @@ from convolution_cases import Conv, check_guarded, close, in_orders
 from guard_pages import needs_guard_pages
 from ir_testing import evaluate, kernels, parse
 from lowered_programs import needs_compiler
+from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.conv_kernels import WINOGRAD
-from fuse_opt.runtime.host import thread_pool
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 CHOOSE = 'select-implementation{numerics=finite prefer="fuse.conv_winograd"}'
@@ -67,14 +66,8 @@ def test_nothing_beside_operands_and_results_is_touched() -> None:
 @needs_compiler
 def test_threads_change_no_bit() -> None:
     case = Conv((1, 48, 22, 13), 150, (3, 3), pads=SAME)
-    program, arguments, before = compiled(case.frozen_text), case.arguments(), thread_pool.num_threads()
-    results: list[np.ndarray[Any, Any]] = []
-    try:
-        for threads in (1, 2, 5):
-            thread_pool.set_num_threads(threads)
-            results.append(program(*arguments).copy())
-    finally:
-        thread_pool.set_num_threads(before)
+    program, arguments = compiled(case.frozen_text), case.arguments()
+    results = by_threads(lambda: program(*arguments).copy(), (1, 2, 5))
     assert all(np.array_equal(result, results[0]) for result in results)
 
 

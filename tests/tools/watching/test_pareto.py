@@ -11,31 +11,14 @@ from pathlib import Path
 
 import pytest
 from c_printing import needs_cc
+from model_texts import gradient_text
 
 import fuse_opt
+from fuse_opt.passes.recompute.trials import undominated
 from fuse_opt.tools.commands.fuse_run_main import main
 from fuse_opt.tools.compiler.api import steered
-from fuse_opt.tools.watching.pareto import undominated
 
-S = "tensor<128x128xf32>"
 ONE = 4 * 128 * 128
-
-
-def gradient(layers: int) -> str:
-    """A chain of products and pointwise ops, and what reads its values again in the other order."""
-
-    def op(result: str, name: str, *operands: str) -> str:
-        return f"%{result} = graph.{name} {', '.join(operands)} : ({', '.join([S] * len(operands))}) -> {S}"
-
-    lines: list[str] = []
-    for k in range(layers):
-        lines += [op(f"p{k}", "matmul", f"%x{k}", "%w"), op(f"x{k + 1}", "tanh", f"%p{k}")]
-    last = f"%x{layers}"
-    for k in reversed(range(layers)):
-        lines += [op(f"a{k}", "multiply", last, f"%x{k + 1}"), op(f"d{k}", "matmul", f"%a{k}", "%w")]
-        last = f"%d{k}"
-    body = "\n  ".join([*lines, f"func.return {last} : {S}"])
-    return f"func.func @main(%x0: {S}, %w: {S} {{graph.frozen}}) -> {S} {{\n  {body}\n}}\n"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -51,7 +34,7 @@ def test_undominated(seed: int) -> None:
 @needs_cc
 def test_plans_are_made_again_by_their_decisions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, page = tmp_path / "a net.mlir", tmp_path / "page.html"
-    model.write_text(gradient(2))
+    model.write_text(gradient_text(2))
     (folder := tmp_path / "page-plans").mkdir()
     (folder / "99.decisions").write_text("of an earlier run\n")
     assert main([str(model), "--pareto", str(page), "--repeat", "2"]) == 0
@@ -62,7 +45,7 @@ def test_plans_are_made_again_by_their_decisions(tmp_path: Path, capsys: pytest.
     assert sorted(map(str, folder.iterdir())) == sorted(row[-1] for row in rows)
     for arena, row in zip(arenas, rows, strict=True):
         with steered(row[-1]):
-            assert f"size = {arena} " in str(fuse_opt.optimize(gradient(2)))
+            assert f"size = {arena} " in str(fuse_opt.optimize(gradient_text(2)))
     read = HTMLParser()
     read.feed(text := page.read_text())
     read.close()
@@ -74,7 +57,7 @@ def test_plans_are_made_again_by_their_decisions(tmp_path: Path, capsys: pytest.
 @needs_cc
 def test_what_has_no_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, page = tmp_path / "net.mlir", tmp_path / "page.html"
-    model.write_text(gradient(1))
+    model.write_text(gradient_text(1))
     assert main([str(model), "-p", "fuse-elementwise", "--pareto", str(page)]) == 1
     assert "expected a pipeline with 'rematerialize'" in capsys.readouterr().err
     assert not page.exists() and not (tmp_path / "page-plans").exists()

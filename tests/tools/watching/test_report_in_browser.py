@@ -7,38 +7,21 @@ from pathlib import Path
 import pytest
 from browser import console, measures, needs_browser, screenshot
 from c_printing import needs_cc
+from model_texts import gradient_text
 
 from fuse_opt.tools.commands.fuse_run_main import main
 
 pytestmark = [needs_browser, needs_cc]
 DARK = ("--blink-settings=preferredColorScheme=0",)
-S = "tensor<128x128xf32>"
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a program with library calls, kernels, an arena, and plans."""
     folder = tmp_path_factory.mktemp("report")
-    (model := folder / "net.mlir").write_text(gradient(3))
+    (model := folder / "net.mlir").write_text(gradient_text(3, "softmax $ {axis = 1 : i64}", ""))
     assert main([str(model), "--report", str(folder / "report.html"), "--repeat", "2"]) == 0
     return folder / "report.html"
-
-
-def gradient(layers: int) -> str:
-    """A chain of products and softmax, and what reads its values again in the other order."""
-
-    def op(result: str, text: str, *operands: str) -> str:
-        return f"%{result} = graph.{text} : ({', '.join([S] * len(operands))}) -> {S}".replace("$", ", ".join(operands))
-
-    lines: list[str] = []
-    for k in range(layers):
-        lines += [op(f"p{k}", "matmul $", f"%x{k}", "%w"), op(f"x{k + 1}", "softmax $ {axis = 1 : i64}", f"%p{k}")]
-    last = f"%x{layers}"
-    for k in reversed(range(layers)):
-        lines += [op(f"a{k}", "multiply $", last, f"%x{k + 1}"), op(f"d{k}", "matmul $", f"%a{k}", "%w")]
-        last = f"%d{k}"
-    body = "\n  ".join([*lines, f"func.return {last} : {S}"])
-    return f"func.func @main(%x0: {S}, %w: {S}) -> {S} {{\n  {body}\n}}\n"
 
 
 def test_the_console_is_empty(report: Path) -> None:

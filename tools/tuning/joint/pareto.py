@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fuse_opt.passes.recompute.trials import undominated
 from fuse_opt.tools.steering.tuned_plan import ENTRY
 from fuse_opt.tools.tuning.joint.program_site import ProgramSite
 from fuse_opt.tools.tuning.search.candidates import Candidate
-from fuse_opt.tools.watching.pareto import Plan, pareto_section, table, undominated
+from fuse_opt.tools.watching.pareto import Plan, pareto_section, table
 
 
 @dataclass(frozen=True)
