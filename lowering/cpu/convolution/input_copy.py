@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from xdsl.dialects import arith, memref
@@ -10,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.lowering.cpu.convolution.any_extents.window_copy import Origin
 from fuse_opt.lowering.cpu.convolution.tilings.blocks import Block, copied_elements, copied_rows, planes_of
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
 from fuse_opt.lowering.cpu.matmul.copies import (
@@ -25,16 +25,6 @@ from fuse_opt.lowering.cpu.matmul.copies import (
 from fuse_opt.lowering.kernel.scope import Scope
 
 Bound = int | SSAValue
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a block of positions begins, along each axis, and where the channels of its group do in the input."""
-
-    first: SSAValue
-    row: SSAValue
-    column: SSAValue
-    channels: SSAValue
 
 
 def tap_offsets(of: WindowContraction, block: Block) -> list[int]:

@@ -14,7 +14,8 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient
 from fuse_opt.lowering.c.headers.position_dots import dots_name, totals_name
-from fuse_opt.lowering.cpu.convolution.input_copy import InputCopy, Origin, tap_offsets
+from fuse_opt.lowering.cpu.convolution.any_extents.window_copy import Origin
+from fuse_opt.lowering.cpu.convolution.input_copy import InputCopy, tap_offsets
 from fuse_opt.lowering.cpu.convolution.tilings.dot_tiling import DotTiling, tap_groups
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.kernel.buffers import KernelBuffers

@@ -15,7 +15,8 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.cpu.convolution.input_copy import InputCopy, Origin, tap_offsets
+from fuse_opt.lowering.cpu.convolution.any_extents.window_copy import Origin
+from fuse_opt.lowering.cpu.convolution.input_copy import InputCopy, tap_offsets
 from fuse_opt.lowering.cpu.convolution.tilings.blocks import block_counts
 from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import FilterTiling
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import ConvolutionTiling

@@ -18,7 +18,7 @@ from fuse_opt.lowering.kernel.scope import Scope
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a block of positions begins, along each axis, and where its channels do in the input."""
+    """Where a block of positions begins, along each axis, and where the channels of its group do in the input."""
 
     first: SSAValue
     row: SSAValue
