@@ -24,10 +24,11 @@ LARGEST_ROW = 64 << 10
 LARGEST_ROWS = 256 << 10
 """Bytes of all row buffers of a kernel, which lie on the stack."""
 LONG_ROW = 3 << 10
-"""Bytes of a row from which on it is kept in a result's memory, where that can be: it is fetched while the row is computed, and
-not all at once while the next one is read, and a first level cache has one row less to hold."""
+"""Bytes of a row from which on it is kept in a result's memory, where that can be and computing it takes so long that the memory
+is fetched meanwhile: not all at once while the next row is read, and a first level cache has one row less to hold."""
 DEAR = 8
-"""Simple operations from which on a scalar of a row that is longer than that is kept in a result's memory."""
+"""Simple operations from which on a scalar is kept in a result's memory: fewer wait for operands themselves, and rows of a result
+seldom begin where a vector does."""
 
 
 @dataclass(eq=False)
@@ -38,6 +39,8 @@ class KeptRow:
     source: Stage
     readers: list[Stage]
     dims: tuple[Dim, ...]
+    cost: int
+    """Simple operations of an element."""
     is_endless: bool = False
     """Whether memory of the function's own has no room for it."""
 
@@ -45,7 +48,9 @@ class KeptRow:
     def is_long(self) -> bool:
         """Whether memory of a result does better than that of the function's own."""
         count = extent(self.dims)
-        return not isinstance(count, Size) and count * dtype(self.node.value).compute.itemsize >= LONG_ROW
+        if self.cost < DEAR or isinstance(count, Size):
+            return False
+        return count * dtype(self.node.value).compute.itemsize >= LONG_ROW
 
     @property
     def position(self) -> IndexExpr:
@@ -120,10 +125,10 @@ def plan_kept_rows(nodes: KernelNodes, stages: list[Stage], rules: KeepRules = K
                 key in computed
                 and (size <= min(room, rules.largest) or is_endless)
                 and key not in rules.refused
-                and costs.of(node, stage.dims, kept) >= least
+                and (cost := costs.of(node, stage.dims, kept)) >= least
             ):
                 room -= 0 if is_endless else size
-                kept[key] = KeptRow(node, computed[key], [stage], stage.dims, is_endless)
+                kept[key] = KeptRow(node, computed[key], [stage], stage.dims, cost, is_endless)
             else:
                 stack.extend(node.operands)
         for node in own:

@@ -160,6 +160,23 @@ def test_long_rows_are_kept_in_the_result(columns: int, donated: bool, kept: int
 
 
 @needs_compiler
+def test_long_rows_of_cheap_scalars_are_kept_in_memory_of_their_own() -> None:
+    """A sum waits for its operands: fetching a row of the result beside them would take longer than it does."""
+    wide, one = "tensor<5x771xf32>", "tensor<5x1xf32>"
+    text = f"""func.func @main(%x: {wide}, %y: {wide}) -> {wide} {{
+      %r = fused.kernel(%a = %x : {wide}, %b = %y : {wide}) -> ({wide}) {{
+        %s = graph.add %a, %b : ({wide}, {wide}) -> {wide}
+        %n = graph.sum %s {{axes = array<i64: 1>, keepdims = true}} : ({wide}) -> {one}
+        %d = graph.divide %s, %n : ({wide}, {one}) -> {wide}
+        fused.yield %d : {wide}
+      }}
+      func.return %r : {wide}
+    }}"""
+    assert len(re.findall(r"float \w+_row\[", emit_c(parse(text)))) == 1
+    check(text)
+
+
+@needs_compiler
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 100003])
 def test_sizes_of_pointwise_kernels(size: int):
     text = f"""func.func @main(%x: tensor<{size}xf32>, %y: tensor<{size}xf32>) -> tensor<{size}xf32> {{
