@@ -138,7 +138,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
             store_clean(loops.body, loops.helpers)
             convert_in_blocks(loops.body, loops.helpers)
             distribute_loops(loops.body, loops.tasks, CUT.word(kernel))
-            ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers)
+            ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers, loops.shared)
             bits = vector_bits(kernel, loops.body)
             if passes:
                 mask_tails(loops.body, loops.helpers, loops.size_arguments(), loops.shared, bits // 8)

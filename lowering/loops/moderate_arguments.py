@@ -8,6 +8,12 @@ becomes, over a block of iterations,
     scf.if %most < bits of 10000 { scf.parallel (%i) { store fo_moderate_sin_f32(load %x[%i] * %c), %y[%i] } }
     else { scf.parallel (%i) { store sin(load %x[%i] * %c), %y[%i] } }
 
+Where iterations may run twice, as they store nothing that they read, the loop itself finds the largest bits, and runs again in the
+other form where these are too large:
+
+    %most = scf.parallel (%i) { store fo_moderate_sin_f32(...), %y[%i]; reduce the largest bits }
+    scf.if %most >= bits of 10000 { scf.parallel (%i) { store sin(load %x[%i] * %c), %y[%i] } }
+
 What takes every argument needs five times as many instructions. It gives the same bits where the argument is moderate, so what
 is beside an element changes nothing about it. Arguments that take more than a few operations are not computed twice.
 """
@@ -24,6 +30,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.kernel.scope import INDEX
+from fuse_opt.lowering.loops.masked_tails import WIDTH
 from fuse_opt.lowering.loops.strip_mining import BLOCK, BlockLoops, Helpers, iterations
 
 FEWEST = 64
@@ -35,17 +42,20 @@ _LIMIT = 0x461C4000
 _WORDS: Mapping[type[Operation], str] = {math.SinOp: "sin", math.CosOp: "cos"}
 
 
-def ask_for_moderate_arguments(body: Block, tasks: Extent, helpers: Helpers) -> None:
+def ask_for_moderate_arguments(body: Block, tasks: Extent, helpers: Helpers, shared: Collection[int] = ()) -> None:
     """
     Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on; loops without constant bounds
-    are over some of so many tasks.
+    are over some of so many tasks. `shared` are the numbers of arguments whose memory others may be.
     """
     blocks = BlockLoops(body)
+    overlaid = {body.args[number] for number in shared}
     for loop in [op for op in body.walk() if isinstance(op, scf.ParallelOp) and len(op.lowerBound) == 1]:
-        _choose(loop, estimate(tasks), blocks, helpers)
+        _choose(loop, estimate(tasks), blocks, helpers, overlaid)
 
 
-def _choose(loop: scf.ParallelOp, tasks: int, blocks: BlockLoops, helpers: Helpers) -> None:
+def _choose(
+    loop: scf.ParallelOp, tasks: int, blocks: BlockLoops, helpers: Helpers, shared: Collection[SSAValue]
+) -> None:
     count = iterations(loop)
     arguments = [] if (tasks if count is None else count) < FEWEST else _arguments(loop.body.block)
     needed = _needed(arguments, loop.body.block)
@@ -53,6 +63,9 @@ def _choose(loop: scf.ParallelOp, tasks: int, blocks: BlockLoops, helpers: Helpe
         return
     if not loop.initVals and not _is_block(loop) and (count is None or count > BLOCK):
         loop = blocks.in_blocks(loop, count is not None and count % BLOCK == 0)
+    if _may_run_again(loop, shared):
+        _run_again(loop, arguments, helpers)
+        return
     most = _largest(loop, needed, arguments)
     limit = arith.ConstantOp(IntegerAttr(_LIMIT, i32))
     less = arith.CmpiOp(most, limit.result, "slt")
@@ -121,24 +134,71 @@ def _largest(loop: scf.ParallelOp, needed: Sequence[Operation], arguments: Seque
     block.args[0].name_hint = loop.body.block.args[0].name_hint
     for op in needed:
         block.add_op(op.clone(values))
-    mask, zero = (arith.ConstantOp(IntegerAttr(value, i32)) for value in (0x7FFFFFFF, 0))
+    _reduce(block, [values.get(argument, argument) for argument in arguments])
+    return _asking(loop, Region(block))
+
+
+def _reduce(block: Block, arguments: Sequence[SSAValue]) -> None:
+    """Ends a loop's body with the largest bits of a magnitude."""
+    mask = arith.ConstantOp(IntegerAttr(0x7FFFFFFF, i32))
     block.add_op(mask)
-    most: SSAValue | None = None
+    sizes: list[SSAValue] = []
     for argument in arguments:
-        bits = arith.BitcastOp(values.get(argument, argument), IntegerType(32))
+        bits = arith.BitcastOp(argument, IntegerType(32))
         size = arith.AndIOp(bits.result, mask.result)
         block.add_ops([bits, size])
-        if most is not None:
-            block.add_op(size := arith.MaxSIOp(most, size.result))
-        most = size.result
-    assert most is not None
+        sizes.append(size.result)
+    most, *others = sizes
+    for size in others:
+        block.add_op(larger := arith.MaxSIOp(most, size))
+        most = larger.result
     inner = Block(arg_types=[i32, i32])
     inner.add_ops([joined := arith.MaxSIOp(inner.args[0], inner.args[1]), scf.ReduceReturnOp(joined.result)])
     block.add_op(scf.ReduceOp([most], [Region(inner)]))
-    asked = scf.ParallelOp(loop.lowerBound, loop.upperBound, loop.step, Region(block), [zero.result])
+
+
+def _asking(loop: scf.ParallelOp, body: Region) -> SSAValue:
+    """What a loop with that body comes to, in front of the one given, over the same iterations."""
+    zero = arith.ConstantOp(IntegerAttr(0, i32))
+    asked = scf.ParallelOp(loop.lowerBound, loop.upperBound, loop.step, body, [zero.result])
+    asked.attributes.update(loop.attributes)
     asked.res[0].name_hint = "most"
     Rewriter.insert_op([zero, asked], InsertPoint.before(loop))
     return asked.res[0]
+
+
+def _may_run_again(loop: scf.ParallelOp, shared: Collection[SSAValue]) -> bool:
+    """Whether iterations may run twice. Loops of a known rest do not: a reduction has no masked vectors."""
+    ops, count = list(loop.body.block.ops)[:-1], iterations(loop)
+    stored = {op.memref for op in ops if isinstance(op, memref.StoreOp)}
+    loaded = {op.memref for op in ops if isinstance(op, memref.LoadOp)}
+    return (
+        not loop.initVals
+        and (count is None or count % WIDTH == 0)
+        and all(op.results or isinstance(op, memref.StoreOp) for op in ops)
+        and stored.isdisjoint(loaded)
+        and stored.isdisjoint(shared)
+    )
+
+
+def _run_again(loop: scf.ParallelOp, arguments: Sequence[SSAValue], helpers: Helpers) -> None:
+    """The loop with functions of moderate arguments, and behind it, where some were not moderate, itself."""
+    copies: dict[SSAValue, SSAValue] = {}
+    moderate = loop.clone(copies)
+    block, found = moderate.body.block, [copies.get(argument, argument) for argument in arguments]
+    for op in _functions(block, found):
+        _call(op, helpers)
+    assert block.last_op is not None
+    Rewriter.erase_op(block.last_op)
+    _reduce(block, found)
+    most = _asking(loop, moderate.detach_region(moderate.body))
+    moderate.erase()
+    limit = arith.ConstantOp(IntegerAttr(_LIMIT, i32))
+    large = arith.CmpiOp(most, limit.result, "sge")
+    Rewriter.insert_op([limit, large], InsertPoint.before(loop))
+    other = scf.ParallelOp(loop.lowerBound, loop.upperBound, loop.step, loop.detach_region(loop.body))
+    other.attributes.update(loop.attributes)
+    Rewriter.replace_op(loop, scf.IfOp(large.result, [], Region(Block([other, scf.YieldOp()]))))
 
 
 def _call(op: Operation, helpers: Helpers) -> None:

@@ -165,7 +165,7 @@ FO_FN float fo_sincos_f32(float r, fo_u32 quadrant) {
   float s = fo_mad_f32(fo_mad_f32(-0x1.9955aep-13f, z, 0x1.11077cp-7f), z, -0x1.555546p-3f);
   s = fo_mad_f32(z * r, s, r);
   float c = fo_mad_f32(fo_mad_f32(0x1.99eac2p-16f, z, -0x1.6c0c2ep-10f), z, 0x1.55554ap-5f);
-  c = fo_mad_f32(z * z, c, fo_mad_f32(z, -0.5f, 1.0f));
+  c = fo_mad_f32(fo_mad_f32(c, z, -0.5f), z, 1.0f);
   float y = (quadrant & 1u) != 0u ? c : s;
   return fo_from_bits_f32(fo_bits_f32(y) ^ (quadrant & 2u) << 30);
 }
@@ -177,14 +177,14 @@ FO_FN float fo_wide_sincos_f32(float a, fo_u32 turns) {
   return fo_sincos_f32(r, (fo_u32)fo_bits_f64(quarter) + turns);
 }
 
-/* fo_moderate_sincos_f32: the same for a < 10000: multiples of pi / 2 are taken away in four parts, of which the first two have
-   11 bits and are exact multiples; without a fused multiply-add the third would not be exact enough. */
+/* fo_moderate_sincos_f32: the same for |a| < 10000: multiples of pi / 2 are taken away in three parts. Before the first multiple is
+   rounded, a less it fits 24 bits: with a fused multiply-add it is exact. */
 FO_FN float fo_moderate_sincos_f32(float a, fo_u32 turns) {
 #if defined(__FMA__) || defined(__aarch64__) || defined(__CUDACC__)
   float t = fo_mad_f32(a, 0x1.45f306p-1f, 0x1.8p23f);
   float n = t - 0x1.8p23f;
-  float r = fo_mad_f32(n, -0x1.fb4p-12f, fo_mad_f32(n, -0x1.92p+0f, a));
-  r = fo_mad_f32(n, -0x1.846988p-48f, fo_mad_f32(n, -0x1.4442dp-24f, r));
+  float r = fo_mad_f32(n, 0x1.777a5cp-25f, fo_mad_f32(n, -0x1.921fb6p+0f, a));
+  r = fo_mad_f32(n, 0x1.ee59dap-50f, r);
   return fo_sincos_f32(r, fo_bits_f32(t) + turns);
 #else
   return fo_wide_sincos_f32(a, turns);
