@@ -24,6 +24,8 @@ class Knob:
     doc: str
     tries: tuple[str | int, ...] = ()
     """What `fuse-tune` tries, beside lowering's own choice; none where accuracy hangs on it."""
+    usual: int | None = None
+    """The number that holds without the entry, where it is a property of the processor; the device's record may say another."""
 
     def problem(self, kernel: KernelOp) -> str | None:
         """What is wrong with the kernel's entry; None where nothing is."""
@@ -42,6 +44,12 @@ class Knob:
         """The kernel's number; None where lowering decides."""
         value = None if kernel.schedule is None else kernel.schedule.data.get(self.name)
         return cast(IntegerAttr, value).value.data if self.values.has(value) else None
+
+    def number(self, kernel: KernelOp) -> int:
+        """The kernel's number, or the usual one."""
+        found = self.count(kernel) or self.usual
+        assert found is not None
+        return found
 
 
 _LOOPS = ("pointwise", "row", "column", "split", "tile", "pack")
@@ -84,6 +92,24 @@ CUT = Knob(
     True,
     "whether loops over long chains of functions become several: where a model of the processor says so, or wherever it gains",
     ("modelled", "never", "always"),
+)
+WINDOW = Knob(
+    "window",
+    Counts(16, 4096),
+    _LOOPS,
+    True,
+    'instructions that the model behind `cut = "modelled"` says a processor looks ahead',
+    (100, 150, 300),
+    usual=150,
+)
+LENT = Knob(
+    "lent",
+    Counts(1 << 6, 1 << 24),
+    ("row",),
+    True,
+    "bytes of a row of a result from which on its memory holds what is kept of the row until then",
+    (1 << 10, 3 << 10, 1 << 13),
+    usual=3 << 10,
 )
 LANES = Knob(
     "lanes",
@@ -134,4 +160,4 @@ VECTOR = Knob(
     (256,),
 )
 
-KNOBS = (MATH, PRECISION, STORES, SPLITS, BLOCK, CUT, LANES, TASKS, ROWS_AT_A_TIME, AHEAD, UNROLL, VECTOR)
+KNOBS = (MATH, PRECISION, STORES, SPLITS, BLOCK, CUT, WINDOW, LENT, LANES, TASKS, ROWS_AT_A_TIME, AHEAD, UNROLL, VECTOR)

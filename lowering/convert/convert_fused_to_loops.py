@@ -20,7 +20,7 @@ from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody, written_elements
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import CUT, UNROLL
+from fuse_opt.dialects.fused.knobs import CUT, UNROLL, WINDOW
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
@@ -137,7 +137,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 make_nontemporal(loops.body, loops.shared, estimate(loops.tasks), loops.helpers)
             store_clean(loops.body, loops.helpers)
             convert_in_blocks(loops.body, loops.helpers)
-            distribute_loops(loops.body, loops.tasks, CUT.word(kernel))
+            distribute_loops(loops.body, loops.tasks, CUT.word(kernel), WINDOW.number(kernel))
             ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers, loops.shared)
             bits = vector_bits(kernel, loops.body)
             if passes:

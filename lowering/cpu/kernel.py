@@ -223,7 +223,8 @@ class PassLoops(PipelinedRows):
 
     def _keep_rows(self, stages: list[Stage], late: bool) -> None:
         """Chooses what stages hand on in rows: in those of results, or in memory of the function's own."""
-        rules = KeepRules(long_rows=may_rows_be_long(), lends=not self.memory.nontemporal)
+        lends, lent = not self.memory.nontemporal, self.memory.lent
+        rules = KeepRules(long_rows=may_rows_be_long(), lends=lends, lent=lent)
         found, lenders = plan_lent_rows(self.nodes, stages, rules, not late)
         for kept in found:
             row = None if late else self._row_of_result(kept, stages)

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import LANES, TASKS
+from fuse_opt.dialects.fused.knobs import LANES, LENT, TASKS
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.lowering.hints import is_nontemporal
@@ -60,6 +60,8 @@ class KernelBuffers:
         """Whether stores go past the caches where they can."""
         self.lanes = LANES.count(kernel)
         """Accumulators of a reduction side by side, where the schedule says how many."""
+        self.lent = LENT.number(kernel)
+        """Bytes of a row of a result from which on its memory holds what is kept of the row."""
         self.chunk = TASKS.count(kernel) or WORK_PER_CHUNK
         """Simple operations of the least piece of work that a thread takes."""
         self._memory = memory

@@ -23,9 +23,6 @@ LARGEST_ROW = 64 << 10
 """Bytes of one row buffer: with its neighbours it has to stay in the first or second level cache."""
 LARGEST_ROWS = 256 << 10
 """Bytes of all row buffers of a kernel, which lie on the stack."""
-LONG_ROW = 3 << 10
-"""Bytes of a row from which on it is kept in a result's memory, where that can be and computing it takes so long that the memory
-is fetched meanwhile: not all at once while the next row is read, and a first level cache has one row less to hold."""
 DEAR = 8
 """Simple operations from which on a scalar is kept in a result's memory: fewer wait for operands themselves, and rows of a result
 seldom begin where a vector does."""
@@ -44,13 +41,12 @@ class KeptRow:
     is_endless: bool = False
     """Whether memory of the function's own has no room for it."""
 
-    @property
-    def is_long(self) -> bool:
-        """Whether memory of a result does better than that of the function's own."""
+    def is_long(self, nbytes: int) -> bool:
+        """Whether memory of a result does better than that of the function's own, with so many bytes or more."""
         count = extent(self.dims)
         if self.cost < DEAR or isinstance(count, Size):
             return False
-        return count * dtype(self.node.value).compute.itemsize >= LONG_ROW
+        return count * dtype(self.node.value).compute.itemsize >= nbytes
 
     @property
     def position(self) -> IndexExpr:
@@ -93,6 +89,9 @@ class KeepRules:
     """Whether rows whose extents are sizes may be larger than these; else a call with such rows is not the kernel's."""
     lends: bool = False
     """Whether other rows may be: memory for them is found in results."""
+    lent: int = 0
+    """Bytes of a row from which on it is kept in a result's memory, where that can be and computing it takes so long that the
+    memory is fetched meanwhile: not all at once while the next row is read, and a first level cache has one row less to hold."""
     refused: frozenset[tuple[ScalarNode, tuple[Dim, ...]]] = frozenset()
     """What is not kept in loops over these dimensions, as nothing has room for it."""
 
@@ -144,7 +143,7 @@ def plan_lent_rows(
     while True:
         found = plan_kept_rows(nodes, stages, rules)
         endless = [kept for kept in found if kept.is_endless]
-        long = [kept for kept in found if kept.is_endless or (rules.lends and kept.is_long)]
+        long = [kept for kept in found if kept.is_endless or (rules.lends and kept.is_long(rules.lent))]
         is_alone = len(nodes.loop_body.stores) == 1  # of several results others may be read back, too
         lenders = find_lenders(nodes, long, stages) if is_alone and may_lend else {}
         homeless = [kept for kept in endless if kept not in lenders]

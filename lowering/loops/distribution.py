@@ -10,8 +10,9 @@ becomes, over a block of iterations,
 A processor overlaps the iterations that its window of instructions holds. A chain of several transcendental functions fills
 it, and then costs the latency of its instructions instead of their number. Where to cut follows from a model of both:
 `sqrt(n**2 + (l n / window)**2)` cycles for n instructions of which the longest chain takes l cycles, the least sum over all
-cuts (Kennedy and McKinley 1990 cut for other ends). Iterations are independent, so loops may be cut anywhere; loads are
-repeated, and no cut comes behind a store.
+cuts (Kennedy and McKinley 1990 cut for other ends). Reorder buffers of processors that have wide vectors hold 224 to 512, but
+their schedulers about 100 that wait for operands: of windows of 100, 150 and 300 the middle one was the fastest or equal in
+twelve loops. Iterations are independent, so loops may be cut anywhere; loads are repeated, and no cut comes behind a store.
 """
 
 from __future__ import annotations
@@ -19,19 +20,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot, inf
+from typing import cast
 
 from xdsl.dialects import arith, func, math, memref, scf
 from xdsl.dialects.builtin import BFloat16Type, Float32Type, Float64Type, IndexType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from fuse_opt.dialects.fused.knobs import WINDOW
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.loops.strip_mining import BLOCK, BlockLoops, constant, counted, is_within, iterations
 
-WINDOW = 150
-"""Instructions that a processor looks ahead: the reorder buffers of those that have wide vectors hold 224 to 512, but their
-schedulers about 100 that wait for operands (of 100, 150 and 300 this one was the fastest or equal in twelve loops)."""
 LONGEST = 160
 """Operations of a part."""
 FEWEST = 64
@@ -75,24 +75,35 @@ _CALLS = {
 }
 
 
-def distribute_loops(body: Block, tasks: Extent, cut: str = "modelled") -> None:
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What is asked of cuts, and of the processor."""
+
+    gain: float
+    """Of the cost of the whole: what the parts may cost."""
+    window: int
+
+
+def distribute_loops(
+    body: Block, tasks: Extent, cut: str = "modelled", window: int = cast("int", WINDOW.usual)
+) -> None:
     """
-    Rewrites the function of a kernel in place; loops without constant bounds are over some of so many tasks. `cut` is the
-    schedule's entry.
+    Rewrites the function of a kernel in place; loops without constant bounds are over some of so many tasks. `cut` and `window`
+    are the schedule's entries.
     """
     gain = {"modelled": GAIN, "never": 0.0, "always": 1.0}[cut]
     blocks = BlockLoops(body)
     for op in list(body.walk()):
         if isinstance(op, scf.ParallelOp) and len(op.lowerBound) == 1 and not op.initVals:
-            _distribute(op, estimate(tasks), blocks, gain)
+            _distribute(op, estimate(tasks), blocks, _Model(gain, window))
 
 
-def _distribute(loop: scf.ParallelOp, tasks: int, blocks: BlockLoops, gain: float) -> None:
+def _distribute(loop: scf.ParallelOp, tasks: int, blocks: BlockLoops, model: _Model) -> None:
     count = iterations(loop)
     if constant(loop.step[0]) != 1 or (tasks if count is None else count) < FEWEST:
         return
     steps = _steps(loop.body.block)
-    cuts = _cuts(steps, gain) if steps else ()
+    cuts = _cuts(steps, model) if steps else ()
     if not cuts:
         return
     size = BLOCK if count is None else min(count, BLOCK)
@@ -142,7 +153,7 @@ def _is_repeated(op: Operation, block: Block, repeated: set[SSAValue]) -> bool:
     return all(value in repeated or not is_within(value, block) for value in op.operands)
 
 
-def _cuts(steps: Sequence[Operation], gain: float) -> tuple[int, ...]:
+def _cuts(steps: Sequence[Operation], model: _Model) -> tuple[int, ...]:
     """The steps that a part begins with, but the first: those of the least cost, where that is worth it."""
     kept = _kept(steps)
     end = len(steps)
@@ -151,11 +162,11 @@ def _cuts(steps: Sequence[Operation], gain: float) -> tuple[int, ...]:
         start = best[first] + (CUT + KEPT * kept[first] if first else 0.0)
         if start == inf:
             continue
-        for stop, cost in enumerate(_costs(steps[first : first + LONGEST]), first + 1):
+        for stop, cost in enumerate(_costs(steps[first : first + LONGEST], model.window), first + 1):
             if start + cost < best[stop]:
                 best[stop], before[stop] = start + cost, first
-    *_, whole = _costs(steps)
-    if not best[end] < gain * whole:
+    *_, whole = _costs(steps, model.window)
+    if not best[end] < model.gain * whole:
         return ()
     cuts = [before[end]]
     while cuts[-1]:
@@ -163,7 +174,7 @@ def _cuts(steps: Sequence[Operation], gain: float) -> tuple[int, ...]:
     return tuple(reversed(cuts[:-1]))
 
 
-def _costs(steps: Sequence[Operation]) -> list[float]:
+def _costs(steps: Sequence[Operation], window: int) -> list[float]:
     """Of the first step, the first two, ..."""
     ready: dict[SSAValue, float] = {}
     instructions = longest = 0.0
@@ -173,7 +184,7 @@ def _costs(steps: Sequence[Operation]) -> list[float]:
         done = latency + max((ready.get(value, 0.0) for value in op.operands), default=0.0)
         ready.update((result, done) for result in op.results)
         instructions, longest = instructions + number, max(longest, done)
-        costs.append(hypot(instructions, longest * instructions / WINDOW))
+        costs.append(hypot(instructions, longest * instructions / window))
     return costs
 
 

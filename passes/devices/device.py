@@ -63,6 +63,10 @@ class Device:
     """Bytes of a kernel's arguments; each operand and each result is an address of 8."""
     last_level_cache_bytes: int = 0
     """Bytes of the largest cache; 0 where it does not matter to how kernels store."""
+    first_cache_bytes: int = 48 << 10
+    """Bytes of a core's first level cache for data."""
+    window: int = 150
+    """Instructions that a core looks ahead."""
     across: float = 2.0
     """What a pass over memory costs that reads along one axis and writes along another, next to one in order."""
     products: tuple[tuple[str, float], ...] = ()

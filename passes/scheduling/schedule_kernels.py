@@ -32,6 +32,7 @@ from fuse_opt.passes.devices.this_machine import Machine, machine_for
 from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.scheduling.decided_schedules import settle, told_schedule
 from fuse_opt.passes.scheduling.nontemporal_rules import StoreRules
+from fuse_opt.passes.scheduling.processor_entries import processor_entries
 from fuse_opt.passes.scheduling.tuned_lookup import KernelKeys, is_tunable
 from fuse_opt.passes.scheduling.tuned_schedules import TunedTable, entry_problem, read_tuned, schedule_of
 
@@ -129,6 +130,9 @@ class ScheduleKernelsPass(ModulePass):
     rather than for arithmetic, gets `stores = "nontemporal"`: results of such sizes are stored past the caches where they are
     not in place. Write "temporal", or remove the entry, for ordinary stores. The CUDA target does not look at it.
 
+    Of a processor whose record says another `window` or `first_cache_bytes` than `device_cpu.toml`, kernels get the entries `window`
+    and `lent` (a sixteenth of that cache).
+
     With `tuned`, a file or a folder that `fuse-tune` wrote, kernels that were measured on this machine get what was found for
     them, and a remark says of each whether it is `tuned`, `tuned-stale` (measured with another version of lowering, and still
     legal) or `untuned`, and why.
@@ -145,7 +149,10 @@ class ScheduleKernelsPass(ModulePass):
     precision: Literal["strict", "kernel"] | None = None
     """Rounding of f16 and bf16: "strict", by every op, "kernel", at results of kernels; otherwise as the function says."""
     device: str = "cpu"
-    """What decides on non-temporal stores: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
+    """
+    What decides on non-temporal stores and entries for a processor: a device's name, such as cpu or h100, or the path of a .toml
+    file like theirs.
+    """
     tuned: str = ""
     """Measured schedules: a program's tuned.json, a file of records, or a folder of them; none where empty."""
 
@@ -261,7 +268,8 @@ def _schedule(
 def _give(kernel: KernelOp, said: Mapping[str, Attribute], rules: StoreRules, measured: _Measured | None) -> None:
     """The schedule that rules find, or that was measured."""
     order = _choose(kernel)
-    entries: dict[str, Attribute] = {name: IntegerAttr(value, i64) for name, value in order.entries.items()}
+    numbers = {**processor_entries(order.kind, rules.device), **order.entries}
+    entries: dict[str, Attribute] = {name: IntegerAttr(value, i64) for name, value in numbers.items()}
     kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries, **said})
     verdict = rules.judge(kernel)
     if verdict.nontemporal:

@@ -27,13 +27,18 @@ CHAIN = """
 SUM = """
     %1 = graph.sum %0 {axes = array<i64: AXIS>} : (TYPE) -> RESULT
     fused.yield %1 : RESULT"""
+SHARES = """
+    %1 = graph.exp %0 : (TYPE) -> TYPE
+    %2 = graph.sum %1 {axes = array<i64: 1>, keepdims = true} : (TYPE) -> tensor<300x1xf32>
+    %3 = graph.divide %1, %2 : (TYPE, tensor<300x1xf32>) -> TYPE
+    fused.yield %3 : TYPE"""
 TURNED = """
     %1 = graph.permute_dims %0 {axes = array<i64: 1, 0>} : (TYPE) -> RESULT
     %2 = graph.exp %1 : (RESULT) -> RESULT
     fused.yield %2 : RESULT"""
 KERNELS = {
     "pointwise": (CHAIN, "300x400xbf16", "300x400xbf16"),
-    "row": (SUM.replace("AXIS", "1"), "300x400xf32", "300xf32"),
+    "row": (SHARES, "300x400xf32", "300x400xf32"),
     "column": (SUM.replace("AXIS", "0"), "400x250xf32", "250xf32"),
     "split": (SUM.replace("AXIS", "1"), "2x50000xf32", "2xf32"),
     "tile": (TURNED, "300x400xf32", "400x300xf32"),
@@ -47,6 +52,8 @@ COUNTS = {
     "ahead": (1 << 12, 1 << 16),
     "unroll": (2, 8),
     "vector": (128, 256),
+    "window": (50, 600),
+    "lent": (1600, 1601),
 }
 
 

@@ -51,6 +51,17 @@ def test_instruction_sets_are_those_of_the_processor(tmp_path: Path) -> None:
     assert calibration.processor_features(named, said) == named
 
 
+def test_the_first_level_cache_is_that_for_data(tmp_path: Path) -> None:
+    assert calibration.first_cache(tmp_path) == 0, "nothing is said"
+    for number, (level, kind, size) in enumerate(
+        (("1", "Instruction", "64K"), ("1", "Data", "48K"), ("2", "Unified", "2048K"))
+    ):
+        (folder := tmp_path / f"index{number}").mkdir()
+        for name, value in (("level", level), ("type", kind), ("size", size)):
+            (folder / name).write_text(f"{value}\n")
+    assert calibration.first_cache(tmp_path) == 48 << 10
+
+
 def test_threads_of_one_core_share_its_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def allowed(process: int) -> set[int]:
         return {0, 1, 2, 5}

@@ -1,0 +1,16 @@
+"""What a device's record says of its processor otherwise than lowering takes for granted, as entries of schedules."""
+
+from __future__ import annotations
+
+from fuse_opt.dialects.fused.knobs import LENT, WINDOW
+from fuse_opt.passes.devices.device import Device
+
+ROWS_OF_CACHE = 16
+"""A row of this part of a first level cache is better kept where it goes: loads of the next row, stores and what is kept of this
+one share the cache."""
+
+
+def processor_entries(kind: str, device: Device) -> dict[str, int]:
+    """Entries for a schedule of that kind; none for a processor like those that lowering was measured on."""
+    stated = {WINDOW: int(device.window), LENT: int(device.first_cache_bytes) // ROWS_OF_CACHE}
+    return {knob.name: value for knob, value in stated.items() if kind in knob.kinds and value != knob.usual}

@@ -1,0 +1,47 @@
+"""Entries of schedules that follow from what a device's record says of a processor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ir_testing import apply, kernels, parse
+
+from fuse_opt.dialects.fused.knobs import KNOBS
+from fuse_opt.passes.devices import device as devices
+from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.scheduling.processor_entries import processor_entries
+
+RECORD = Path(devices.__file__).parent / "device_cpu.toml"
+SOFTMAX = """
+func.func @main(%x: tensor<8x600xf32>) -> tensor<8x600xf32> {
+  %0 = graph.softmax %x {axis = 1 : i64} : (tensor<8x600xf32>) -> tensor<8x600xf32>
+  func.return %0 : tensor<8x600xf32>
+}"""
+
+
+def schedule(path: Path) -> dict[str, object]:
+    passes = ["decompose", "fuse-to-fixpoint", f'schedule-kernels{{device="{path}"}}']
+    (kernel,) = kernels(apply(parse(SOFTMAX), passes))
+    assert kernel.schedule is not None
+    return {name: str(value) for name, value in kernel.schedule.data.items()}
+
+
+@pytest.mark.parametrize("kind", sorted({kind for knob in KNOBS for kind in knob.kinds}))
+def test_the_record_of_a_cpu_says_what_holds_without_entries(kind: str) -> None:
+    assert processor_entries(kind, find_device("cpu")) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "entry"),
+    [
+        ("window = 150 => window = 300", {"window": "300 : i64"}),
+        ("first_cache_bytes = 49152 => first_cache_bytes = 32768", {"lent": "2048 : i64"}),
+    ],
+)
+def test_what_a_record_says_otherwise_is_an_entry(line: str, entry: dict[str, str], tmp_path: Path) -> None:
+    old, new = line.split(" => ")
+    text = RECORD.read_text()
+    assert old in text
+    (path := tmp_path / "own.toml").write_text(text.replace(old, new))
+    assert schedule(path) == {"kind": '"row"', **entry}
