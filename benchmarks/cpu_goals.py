@@ -20,8 +20,8 @@ from cpu_report import (
     ratio,
 )
 
-_OVER_INDUCTOR = {"L2": 9.0, "L3": 3.0, "DRAM": 4.0}
-_OF_LIMIT = {"L2": 0.4, "L3": 0.6, "DRAM": 0.75}
+_OVER_INDUCTOR = {"L2": 6.0, "L3": 4.0, "DRAM": 4.5}
+_OF_LIMIT = {"L2": 0.6, "L3": 0.6, "DRAM": 0.95}
 
 
 def as_lines(record: dict[str, Any]) -> list[str]:
