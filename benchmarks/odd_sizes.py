@@ -1,7 +1,7 @@
 """Kernels at extents that nobody chose, beside other compilers: `python benchmarks/odd_sizes.py [--seed 0] [--draws 3]`.
 
     FUSE_OPT_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 python benchmarks/odd_sizes.py
-        [--only W2,W4] [--level L2,DRAM] [--limit SECONDS] [--peers c,ort] [--rounds 15] [--neighbours]
+        [--only W2,W4] [--level L2,DRAM] [--limit SECONDS] [--peers c,ort] [--rounds 15] [--neighbours] [--threads]
 
 For each kernel of odd_workloads.py and level of memory so many extents are drawn from the seed: an even one, an odd one and a
 prime one in turns. All peers run in one process, in one rotation; figures are medians over rounds of ratios of processor time.
@@ -11,7 +11,8 @@ as it does from then on where C of -ffast-math was loaded. Each line says `behin
 of us; these lines are repeated at the end, the worst first. Peers that are not installed are left out. With `--limit` nothing
 begins after so many seconds, and what is left is said.
 
-`--neighbours` measures rows of N elements beside rows of the next multiple of 16, for each of both per element.
+`--neighbours` measures rows of N elements beside rows of the next multiple of 16, for each of both per element. `--threads`
+measures time on the clock with all threads beside that with one, at sizes from 128 KiB to 8 MiB (without these variables).
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from cpu_peer_c import alike
 from cpu_peer_kinds import PEERS, threads
 from cpu_peer_process import largest_error
 from cpu_workloads import SIZES, Case, as_tuple, check
-from odd_workloads import KERNELS, workload
+from odd_workloads import KERNELS, Draw, workload
+
+from fuse_opt.runtime.host.thread_pool import num_threads, set_num_threads
 
 SLOT_S, GROUP_S = 0.003, 0.0001
 """Of processor time, at least, in a turn, and in a group of calls of which others' processes may take the caches."""
@@ -161,6 +164,47 @@ def neighbours(options: argparse.Namespace) -> None:
         print(f"{name:4} worst {worst:.2f}")
 
 
+def threaded(options: argparse.Namespace) -> None:
+    """With all threads beside one."""
+    worst = list[tuple[float, str]]()
+    for name, budget in product(options.only.split(","), (1 << k for k in range(17, 24))):
+        draw = Draw(random.Random(f"{options.seed} {name} {budget}"), options.seed % 3, budget)
+        chosen = KERNELS[name].sized(draw)
+        found, left = loaded(Case(chosen, "L2"), [OWN])
+        if left:
+            raise SystemExit(f"{name} {chosen.shapes[0]}: {left}")
+        ratios = [_threads_ratio(found[OWN]) for _ in range(options.rounds)]
+        title = f"{name:4} {budget >> 10:5} KiB {'x'.join(map(str, chosen.shapes[0])):>12}"
+        worst.append((float(np.median(ratios)), title))
+        print(
+            f"{title}  {np.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) of the time of one", flush=True
+        )
+    print(
+        "slower than one thread:", *(f"\n  {ratio:.2f} {title}" for ratio, title in sorted(worst)[::-1] if ratio > 1.0)
+    )
+
+
+def _threads_ratio(call: Callable[[], Any]) -> float:
+    times: list[float] = []
+    most = num_threads()
+    for count in (most, 1):
+        set_num_threads(count)
+        call()
+        begun = time.perf_counter()
+        call()
+        repeat = max(1, int(SLOT_S / 8 / max(time.perf_counter() - begun, 1e-6)))
+        times.append(min(_on_the_clock(call, repeat) for _ in range(8)))
+    set_num_threads(most)
+    return times[0] / times[1]
+
+
+def _on_the_clock(call: Callable[[], Any], repeat: int) -> float:
+    begun = time.perf_counter()
+    for _ in range(repeat):
+        call()
+    return (time.perf_counter() - begun) / repeat
+
+
 def table(options: argparse.Namespace) -> None:
     """All rows, and again those in which somebody is ahead of us."""
     begun, behind, total = time.monotonic(), list[Row](), 0
@@ -189,6 +233,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=0.0, help="seconds after which nothing begins")
     parser.add_argument("--peers", default="c,inductor,ort,xla,iree,numexpr,torch")
     parser.add_argument("--neighbours", action="store_true", help="rows of N beside rows of the next multiple of 16")
+    parser.add_argument("--threads", action="store_true", help="all threads beside one")
     parser.add_argument("--verbose", action="store_true", help="also say who was left out, and why")
     options = parser.parse_args()
     for what, chosen, known in (("kernel", options.only, KERNELS), ("level", options.level, SIZES)):
@@ -204,6 +249,8 @@ def main() -> None:
         os.environ["CPU_PEERS_FOLDER"] = folder
         if options.neighbours:
             neighbours(options)
+        elif options.threads:
+            threaded(options)
         else:
             table(options)
 

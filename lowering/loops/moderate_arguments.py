@@ -8,8 +8,8 @@ becomes, over a block of iterations,
     scf.if %most < bits of 10000 { scf.parallel (%i) { store fo_moderate_sin_f32(load %x[%i] * %c), %y[%i] } }
     else { scf.parallel (%i) { store sin(load %x[%i] * %c), %y[%i] } }
 
-Where iterations may run twice, as they store nothing that they read, the loop itself finds the largest bits, and runs again in the
-other form where these are too large:
+Where iterations may run twice, as they store nothing that they read, the loop itself finds the largest bits, and runs again in
+the other form where these are too large:
 
     %most = scf.parallel (%i) { store fo_moderate_sin_f32(...), %y[%i]; reduce the largest bits }
     scf.if %most >= bits of 10000 { scf.parallel (%i) { store sin(load %x[%i] * %c), %y[%i] } }

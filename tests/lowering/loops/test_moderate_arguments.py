@@ -59,6 +59,14 @@ def test_an_element_does_not_depend_on_those_beside_it(size: int, attributes: st
             np.testing.assert_allclose(got[~kept], exact, rtol=1e-6)
 
 
+def test_a_loop_asks_on_the_way_where_it_may_run_again() -> None:
+    alone, in_place = (
+        text_of(apply(parse(pointwise(1300, a)), [*PASSES, "convert-fused-to-loops"])) for a in ("", " {graph.donated}")
+    )
+    assert ("arith.cmpi sge" in alone, "arith.cmpi slt" in alone) == (True, False)
+    assert ("arith.cmpi sge" in in_place, "arith.cmpi slt" in in_place) == (False, True)
+
+
 @needs_compiler
 def test_rows_ask_for_each_loop() -> None:
     text = text_of(apply(parse(ROWS), [*PASSES, "convert-fused-to-loops"]))
