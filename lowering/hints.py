@@ -18,6 +18,10 @@ VECTOR_BITS = "fused.vector"
 """Attribute of a function: how wide vectors a compiler is to prefer in it."""
 
 
+HALF_LINES = "fused.half_lines"
+"""Attribute of such a function: the reason is stores within two cache lines, which cost some processors no more than others."""
+
+
 LIMITS = "fused.limits"
 """What a kernel's function says of sizes: pairs of one and the largest number that it has room for."""
 

@@ -51,8 +51,10 @@ class CLanguage:
     rolled: tuple[str, ...] = ()
     """Lines before a loop that is not to be unrolled."""
     prefers: tuple[str, ...] = ()
-    """Lines before a function, not to be inlined, in which the compiler is to prefer vectors of {} bits; none where it has no
-    such word."""
+    """Lines before a function, not to be inlined, in which the compiler is to prefer vectors of {bits} bits, but {where}; none
+    where it has no such word."""
+    splits_lines: str = ""
+    """Where not to, if only for stores of whole lines within two: for processors to which these cost no more."""
     opaque: str = ""
     """A number {0} of type {t} as one that compilers do not know, where that makes extrema with it cheaper."""
     simd: str = ""
@@ -241,10 +243,11 @@ C = CLanguage(
     local_array="{} {}[{}] __attribute__((aligned(64)))",
     rolled=("#ifdef __clang__", "#pragma clang loop unroll(disable)", "#endif"),
     prefers=(
-        "#if defined(__x86_64__) && !defined(__clang__)",
-        '__attribute__((noinline, target("prefer-vector-width={}")))',
+        "#if defined(__x86_64__) && !defined(__clang__){where}",
+        '__attribute__((noinline, target("prefer-vector-width={bits}")))',
         "#endif",
     ),
+    splits_lines=" && !defined(__AVX512FP16__)",
     opaque="fo_opaque_{t}({0})",
     simd="#pragma omp simd",
     reduction=" reduction({}:{})",

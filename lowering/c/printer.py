@@ -24,7 +24,7 @@ from fuse_opt.lowering.c.expressions import CPrintError, Facts, bound_of
 from fuse_opt.lowering.c.headers.functions import called_helpers
 from fuse_opt.lowering.c.language import CLanguage
 from fuse_opt.lowering.c.names import NameScope, comment_lines, global_identifier
-from fuse_opt.lowering.hints import VECTOR_BITS
+from fuse_opt.lowering.hints import HALF_LINES, VECTOR_BITS
 
 __all__ = ["CPrintError", "CPrinter", "FunctionText", "is_helper_target", "print_function", "print_translation_unit"]
 
@@ -255,7 +255,10 @@ class CPrinter(ControlPrinter):
 
     def _preference(self) -> list[str]:
         bits = self.function.attributes.get(VECTOR_BITS)
-        return [line.format(bits.value.data) for line in self.language.prefers] if isinstance(bits, IntegerAttr) else []
+        if not isinstance(bits, IntegerAttr):
+            return []
+        where = self.language.splits_lines if HALF_LINES in self.function.attributes else ""
+        return [line.format(bits=bits.value.data, where=where) for line in self.language.prefers]
 
     def _comment(self) -> list[str]:
         lines: list[str] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, NoneType, StringAttr
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, NoneType, StringAttr, UnitAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -20,7 +20,7 @@ from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody, written_elements
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import CUT, UNROLL, WINDOW
+from fuse_opt.dialects.fused.knobs import CUT, UNROLL, VECTOR, WINDOW
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
@@ -36,7 +36,7 @@ from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel
 from fuse_opt.lowering.cpu.matmul.loops import build_product_loops
 from fuse_opt.lowering.cpu.split_rows import build_split_loops
 from fuse_opt.lowering.cpu.tiles import build_tile_loops
-from fuse_opt.lowering.hints import VECTOR_BITS, WRITTEN, is_nontemporal
+from fuse_opt.lowering.hints import HALF_LINES, VECTOR_BITS, WRITTEN, is_nontemporal
 from fuse_opt.lowering.kernel.buffers import Parameter
 from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_name
@@ -152,6 +152,8 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 function.attributes["fused.math"] = StringAttr("fast")
             if bits < WIDEST:
                 function.attributes[VECTOR_BITS] = IntegerAttr(bits, 64)
+                if VECTOR.count(kernel) is None:
+                    function.attributes[HALF_LINES] = UnitAttr()
             self._declare_helpers(loops)
             self.define(function, before)
             functions.append(function)

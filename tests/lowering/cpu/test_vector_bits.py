@@ -17,11 +17,11 @@ func.func @main(%x: tensor<SxT>, %y: tensor<NxT>) -> tensor<SxT> {
 }"""
 
 
-def is_narrow(rows: int, row: int, element: str = "f32", op: str = "add", entry: str = "") -> bool:
+def source(rows: int, row: int, element: str = "f32", op: str = "add", entry: str = "") -> str:
     text = TEXT.replace("OP", op).replace("<S", f"<{rows}x{row}").replace("<N", f"<{row}")
     schedule = f' attributes {{schedule = {{kind = "pointwise"{entry}}}}}' if entry else ""
     module = apply(parse(text.replace("xT", f"x{element}").replace("ENTRY", schedule)), ["schedule-kernels"])
-    return "prefer-vector-width=256" in build_program(module).source
+    return build_program(module).source
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,9 @@ def is_narrow(rows: int, row: int, element: str = "f32", op: str = "add", entry:
     ],
 )
 def test_light_loops_over_rows(wanted: bool, arguments: tuple[int, int, str]) -> None:
-    assert is_narrow(*arguments) == wanted
+    assert ("prefer-vector-width=256" in source(*arguments)) == wanted
+
+
+def test_processors_that_split_lines_for_nothing_are_left_alone_but_by_a_schedule() -> None:
+    assert "!defined(__clang__) && !defined(__AVX512FP16__)" in source(9, 517)
+    assert "__AVX512FP16__" not in source(9, 24, entry=", vector = 256 : i64")
