@@ -108,8 +108,8 @@ LENT = Knob(
     ("row",),
     True,
     "bytes of a row of a result from which on its memory holds what is kept of the row until then",
-    (1 << 10, 3 << 10, 1 << 13),
-    usual=3 << 10,
+    (1 << 9, 1 << 10, 3 << 10),
+    usual=1 << 10,
 )
 LANES = Knob(
     "lanes",

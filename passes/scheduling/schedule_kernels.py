@@ -131,7 +131,7 @@ class ScheduleKernelsPass(ModulePass):
     not in place. Write "temporal", or remove the entry, for ordinary stores. The CUDA target does not look at it.
 
     Of a processor whose record says another `window` or `first_cache_bytes` than `device_cpu.toml`, kernels get the entries
-    `window` and `lent` (a sixteenth of that cache).
+    `window` and `lent` (a forty-eighth of that cache).
 
     With `tuned`, a file or a folder that `fuse-tune` wrote, kernels that were measured on this machine get what was found for
     them, and a remark says of each whether it is `tuned`, `tuned-stale` (measured with another version of lowering, and still

@@ -36,7 +36,7 @@ def test_the_record_of_a_cpu_says_what_holds_without_entries(kind: str) -> None:
     ("line", "entry"),
     [
         ("window = 150 => window = 300", {"window": "300 : i64"}),
-        ("first_cache_bytes = 49152 => first_cache_bytes = 32768", {"lent": "2048 : i64"}),
+        ("first_cache_bytes = 49152 => first_cache_bytes = 32768", {"lent": "682 : i64"}),
     ],
 )
 def test_what_a_record_says_otherwise_is_an_entry(line: str, entry: dict[str, str], tmp_path: Path) -> None:
