@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fuse_opt.lowering.program.float_formats import recognized, type_name
+from fuse_opt.lowering.program.float_formats import FORMATS, NARROW, recognized, type_name
 
 Array: TypeAlias = NDArray[Any]
 _POSITION = np.dtype(np.int32)
@@ -126,7 +126,8 @@ class StoredType:
     def _check_pattern(self, indptr: Array, indices: Array) -> None:
         if self.is_pattern(indptr, indices, self.columns):
             return
-        if indptr[0] != 0 or int(indptr[-1]) != indices.size or (np.diff(indptr) < 0).any():
+        steps = np.diff(indptr.astype(np.int64))  # of unsigned numbers none would be below 0
+        if indptr[0] != 0 or int(indptr[-1]) != indices.size or (steps < 0).any():
             raise ValueError(
                 f"{self.label}, indptr: expected numbers from 0 to {indices.size}, as many as indices, that do not fall"
             )
@@ -195,14 +196,32 @@ def _of_torch(wanted: StoredType, given: Any) -> tuple[Array, Array, Array]:
     tensor = given.detach()
     wanted._check_extents(tuple(tensor.shape))  # pyright: ignore[reportPrivateUsage]
     if wanted.kind == "csr" and tensor.layout == torch.sparse_csr:
-        found = tensor.crow_indices(), tensor.col_indices(), tensor.values()
-        return cast("tuple[Array, Array, Array]", tuple(part.numpy() for part in found))
+        return tensor.crow_indices().numpy(), tensor.col_indices().numpy(), _numpy_of(torch, tensor.values())
     if wanted.kind == "row_sparse" and tensor.layout == torch.sparse_coo and tensor.sparse_dim() == 1:
         tensor = tensor.coalesce()
         indices = tensor.indices()[0].numpy()
-        return np.array([0, indices.size], np.int32), indices, tensor.values().numpy()
+        return np.array([0, indices.size], np.int32), indices, _numpy_of(torch, tensor.values())
     cure = "call .to_sparse_csr()" if wanted.kind == "csr" else "give one of torch.sparse_coo with one sparse dimension"
     raise TypeError(f"{wanted.label}: expected {wanted}, got a tensor of layout {tensor.layout}; {cure}")
+
+
+def _numpy_of(torch: Any, values: Any) -> Array:
+    """The same memory; PyTorch has no way of its own for element types that NumPy has none for."""
+    for narrow in FORMATS:
+        if values.dtype == getattr(torch, narrow.foreign, None):
+            return values.view(getattr(torch, _PATTERNS[narrow.bits])).numpy().view(NARROW[narrow.name])
+    return values.numpy()
+
+
+def _from_numpy(torch: Any, values: Array) -> Any:
+    for narrow in FORMATS:
+        if values.dtype == NARROW[narrow.name]:
+            return torch.from_numpy(values.view(_PATTERNS[narrow.bits])).view(getattr(torch, narrow.foreign))
+    return torch.from_numpy(values)
+
+
+_PATTERNS = {16: "int16", 8: "uint8"}
+"""By bits: the integers whose arrays NumPy and PyTorch both have."""
 
 
 def _to_torch(given: StoredType, indptr: Array, indices: Array, values: Array) -> Any:
@@ -211,5 +230,5 @@ def _to_torch(given: StoredType, indptr: Array, indices: Array, values: Array) -
     values = values if values.flags.writeable else values.copy()  # PyTorch warns of what it could not write to
     if given.kind == "csr":
         rows = torch.from_numpy(indptr.astype(np.int64))
-        return torch.sparse_csr_tensor(rows, wide, torch.from_numpy(values), size=size)
-    return torch.sparse_coo_tensor(wide[None], torch.from_numpy(values), size=size, is_coalesced=True)
+        return torch.sparse_csr_tensor(rows, wide, _from_numpy(torch, values), size=size)
+    return torch.sparse_coo_tensor(wide[None], _from_numpy(torch, values), size=size, is_coalesced=True)

@@ -30,6 +30,9 @@ def identity(type_: str) -> Any:
         ((INDPTR, INDICES, VALUES[1:]), ValueError, "expected shape \\[4\\]"),
         ((np.array([0, 2, 1, 4]), INDICES, VALUES), ValueError, "that do not fall"),
         ((np.array([0, 2, 2, 3]), INDICES, VALUES), ValueError, "from 0 to 4"),
+        ((np.array([0, 3, 2, 4], np.uint32), np.arange(4), VALUES), ValueError, "that do not fall"),
+        ((np.array([0, 4_000_000_000, 4, 4], np.uint32), np.arange(4), VALUES), ValueError, "that do not fall"),
+        ((np.array([0, 2**63, 4, 4], np.uint64), np.arange(4), VALUES), ValueError, "that do not fall"),
         ((INDPTR, np.array([0, 4, 1, 2]), VALUES), ValueError, "4 at 1 is out of range; expected 0 <= index < 4"),
         ((INDPTR, np.array([0, -1, 1, 2]), VALUES), ValueError, "-1 at 1 is out of range"),
         ((INDPTR, np.array([3, 0, 1, 2]), VALUES), ValueError, "sort_indices"),
@@ -101,3 +104,16 @@ def test_frozen() -> None:
     expected = program(given, x)
     np.testing.assert_array_equal(program.freeze({"a": given})(x), expected)
     assert program.unbound == (1,)
+
+
+@pytest.mark.parametrize("name", ["bf16", "f16", "f64"])
+def test_element_types_of_pytorch(name: str) -> None:
+    """NumPy has none for some of them."""
+    torch: Any = pytest.importorskip("torch")
+    dtype = {"bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}[name]
+    dense = torch.tensor([[1.5, 0, -2, 0], [0, 0, 0, 0], [0, -0.25, 0, 4]], dtype=dtype)
+    found = identity(CSR.replace("f32", name))(dense.to_sparse_csr())
+    assert found.layout == torch.sparse_csr and torch.equal(found.to_dense(), torch.relu(dense))
+    rows = torch.sparse_coo_tensor(torch.tensor([[2, 0]]), dense[[2, 0]], size=(3, 4))
+    found = identity(ROWS.replace("f32", name))(rows)
+    assert found.layout == torch.sparse_coo and torch.equal(found.to_dense(), torch.relu(dense))
