@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fuse_opt.dialects.types.dtypes import DTYPES as KNOWN_DTYPES
 from fuse_opt.dialects.types.dtypes import DType
 
@@ -21,6 +24,22 @@ DTYPES: dict[str, Any] = {element.name: dtype for dtype, element in ELEMENTS.ite
 
 def is_tensor(value: object) -> bool:
     return isinstance(value, torch.Tensor)
+
+
+_PATTERNS: dict[Any, str] = {torch.bfloat16: "int16", torch.float8_e4m3fn: "uint8", torch.float8_e5m2: "uint8"}
+"""By element type that NumPy has none for: integers as wide, whose arrays both have."""
+
+
+def as_array(value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A tensor's memory as an array, of the dtype that stands for its element type."""
+    plain, pattern = value.detach(), _PATTERNS.get(value.dtype)
+    return plain.numpy() if pattern is None else plain.view(getattr(torch, pattern)).numpy().view(dtype)
+
+
+def from_array(array: NDArray[Any], dtype: Any) -> Any:
+    """An array's memory as a tensor of an element type."""
+    pattern = _PATTERNS.get(dtype)
+    return torch.from_numpy(array) if pattern is None else torch.from_numpy(array.view(pattern)).view(dtype)
 
 
 def as_list(value: Any) -> list[Any]:

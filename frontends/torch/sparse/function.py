@@ -11,9 +11,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
-from fuse_opt.frontends.torch.fx.api import is_tensor, torch
+from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.frontends.torch.fx.api import DTYPES, as_array, from_array, is_tensor, torch
 from fuse_opt.frontends.torch.fx.handler import NotCoveredError
 from fuse_opt.frontends.torch.sparse.importer import Part, argument_type, import_part
 from fuse_opt.frontends.torch.sparse.traced import Traced, trace, trace_with_gradients
@@ -65,6 +67,11 @@ class _Compiled:
         """The programs so far, of gradients, too."""
         return [program for known in self._known.values() if known is not None for program in known.all()]
 
+    def _modes(self) -> tuple[Hashable, ...]:
+        """What else a trace depends on: whether modules are trained, and the type that autocast takes for products."""
+        training = () if self._module is None else tuple(part.training for part in self._module.modules())
+        return training, torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu")
+
     def _state(self) -> list[tuple[str, Any]]:
         return [*self._module.named_parameters(), *self._module.named_buffers()]
 
@@ -82,7 +89,7 @@ class _Compiled:
         if not all(map(is_tensor, arguments)):
             raise TypeError(f"expected tensors, got ({', '.join(type(value).__name__ for value in arguments)})")
         grads = torch.is_grad_enabled()
-        key = tuple(_key(value, grads) for value in arguments)
+        key = (*self._modes(), *(_key(value, grads) for value in arguments))
         entries = tuple(_entries(value) for value in arguments)
         program, is_known = self._known.get(key), key in self._known
         if not is_known or (program is not None and not program.has_room(entries)):
@@ -211,32 +218,40 @@ class _Call:
     part: Part
 
     def __post_init__(self) -> None:
+        (function,) = self.part.module.ops
+        outputs = cast("FuncOp", function).function_type.outputs
+        self._types = [(tensor.get_shape(), _dtype(tensor)) for tensor in cast("Types", outputs)]
         self.program = api.compile(self.part.module)
-        self._shapes = [value.shape for value in self.program.signature.results]
+        self._dtypes = [value.dtype for value in self.program.signature.arguments]
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
-        given = [_array(value) if value.layout == torch.strided else value for value in arguments]
+        pairs = zip(arguments, self._dtypes, strict=True)
+        given = [as_array(value, dtype) if value.layout == torch.strided else value for value, dtype in pairs]
         found = self.program(*given)
-        values = list(found) if len(self._shapes) != 1 else [found]
+        values = list(found) if len(self._types) != 1 else [found]
         for number, place in self.part.written.items():
             if not np.may_share_memory(given[number], values[place]):
                 np.copyto(given[number], values[place])
             torch.autograd.graph.increment_version(arguments[number])
-        made = map(_tensor, values, self._shapes)
+        made = map(_tensor, values, self._types)
         return [next(made) if number is None else arguments[number].detach() for number in self.part.kept]
 
 
-def _array(value: Any) -> Array:
-    return value.detach().numpy()
+def _dtype(type_: TensorType[Attribute]) -> Any:
+    found = dtype_of(type_.element_type)
+    assert found is not None
+    return DTYPES[found.name]
 
 
-def _tensor(value: Any, extents: Sequence[int]) -> Any:
+def _tensor(value: Any, type_: tuple[Sequence[int], Any]) -> Any:
     """A result as a tensor; what is stored is one already where an argument is, else its arrays."""
+    extents, dtype = type_
     if is_tensor(value):
         return value
     if not isinstance(value, tuple):
-        return torch.from_numpy(value)
-    *places, indices, values = map(torch.from_numpy, cast("tuple[Array, ...]", value))
+        return from_array(value, dtype)
+    *places, indices, values = cast("tuple[Array, ...]", value)
+    wide, elements = torch.from_numpy(indices).long(), from_array(values, dtype)
     if places:
-        return torch.sparse_csr_tensor(places[0].long(), indices.long(), values, size=extents)
-    return torch.sparse_coo_tensor(indices.long()[None], values, size=extents, is_coalesced=True)
+        return torch.sparse_csr_tensor(torch.from_numpy(places[0]).long(), wide, elements, size=extents)
+    return torch.sparse_coo_tensor(wide[None], elements, size=extents, is_coalesced=True)

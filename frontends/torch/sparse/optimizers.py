@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fuse_opt.frontends.torch.fx.api import ELEMENTS, torch
+from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_array, torch
 from fuse_opt.tools.compiler import api
 
 _optimizers: Any = import_module("torch.optim")
@@ -75,9 +75,10 @@ class SparseAdam(_optimizers.SparseAdam):
         rate = float(group["lr"]) * sqrt(1 - beta2 ** state["step"]) / (1 - beta1 ** state["step"])
         program = _adam(rows, float(beta1), float(beta2), float(group["eps"]))
         written = [weight, state["exp_avg"], state["exp_avg_sq"]]
-        targets = [value.detach().numpy() for value in written]
-        ids, values = weight.grad._indices()[0].numpy(), weight.grad._values().numpy()
-        results = program(values, ids, np.array(rate, targets[0].dtype), *targets)
+        dtype = program.signature.arguments[0].dtype
+        targets = [as_array(value, dtype) for value in written]
+        ids, values = weight.grad._indices()[0].numpy(), as_array(weight.grad._values(), dtype)
+        results = program(values, ids, as_array(torch.tensor(rate, dtype=weight.dtype), dtype), *targets)
         for value, target, result in zip(written, targets, results, strict=True):
             if not np.may_share_memory(target, result):
                 np.copyto(target, result)

@@ -104,6 +104,56 @@ def test_room_for_entries_grows_and_other_types_are_other_programs() -> None:
     assert len(compiled.programs()) == 2
 
 
+class _Dropped(torch.nn.Module):
+    def forward(self, a: Any, x: Any) -> Any:
+        return torch.nn.functional.dropout(a @ x, 0.5, self.training)
+
+
+@pytest.mark.filterwarnings("ignore:fuse_opt leaves")
+def test_a_module_that_is_trained_is_another_function() -> None:
+    module = _Dropped().eval()
+    compiled: Any = compile_sparse(module)
+    for mode in (False, True, False):
+        module.train(mode)
+        results: list[Any] = []
+        for call in (compiled, module):
+            torch.manual_seed(3)
+            results.append(call(A, X))
+        torch.testing.assert_close(*results)
+        assert bool((results[0] == 0).float().mean() > 0.3) == mode
+    assert len(compiled.programs()) == 1
+
+
+def test_products_under_autocast_are_other_programs() -> None:
+    def product(a: Any, x: Any) -> Any:
+        return a.to_dense() @ x
+
+    compiled: Any = compile_sparse(product)
+    for enabled in (False, True, False):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            found, wanted = compiled(A, X), product(A, X)
+        assert found.dtype == (torch.bfloat16 if enabled else torch.float32)
+        torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_element_types_that_numpy_lacks(dtype: Any) -> None:
+    a, x = A.to(dtype), X.to(dtype).requires_grad_()
+    compiled: Any = compile_sparse(lambda a, x: torch.relu(a.to_dense() @ x), strict=True)
+    found = compiled(a, x)
+    found.sum().backward()
+    wanted = torch.relu(a.to_dense() @ x)
+    torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(x.grad, torch.autograd.grad(wanted.sum(), x)[0], rtol=2e-2, atol=2e-2)
+    steps: list[Any] = []
+    for kind in (SparseAdam, torch.optim.SparseAdam):
+        table = torch.nn.Embedding(9, 4, sparse=True, _weight=torch.linspace(-1, 1, 36, dtype=dtype).reshape(9, 4))
+        table(torch.tensor([1, 5, 1])).sum().backward()
+        kind(table.parameters(), lr=0.25).step()
+        steps.append(table.weight.detach())
+    torch.testing.assert_close(*steps, rtol=2e-2, atol=2e-2)
+
+
 def test_sparse_adam_is_that_of_pytorch() -> None:
     """Ids that occur twice, varying numbers of them, a compiled model, and a schedule of rates; state may be exchanged."""
     layers = [
