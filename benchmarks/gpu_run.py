@@ -1,6 +1,6 @@
 """All that a GPU machine is needed for, in calls of less than 9 minutes: tests, sanitizers, and a benchmark.
 
-    python benchmarks/gpu_run.py --wheels FOLDER [--out FOLDER] [--minutes 9] [--stages tests,libraries,bench]
+    python benchmarks/gpu_run.py --wheels FOLDER [--out FOLDER] [--minutes 9] [--stages tests,libraries,profile,bench]
     python benchmarks/gpu_run.py --stages bench --only W4,W5 --out FOLDER   # alone, in all of the time; what is there stays
     python benchmarks/gpu_run.py --together --peers eager,compile,triton   # the checks side by side, where there are processors
     python benchmarks/gpu_run.py --dry-run --out FOLDER   # small, on whatever driver there is, the stand-in's too
@@ -37,12 +37,22 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from gpu_counters import COLUMNS as KERNELS
+from gpu_counters import counted, kernel_rows, profiler
+
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 """Of the sanitizer."""
-SHARES = {"tests": 0.2, "models": 0.1, "libraries": 0.05, **{tool: 0.06 for tool in TOOLS}, "bench": 1.0}
+SHARES = {
+    "tests": 0.2,
+    "models": 0.1,
+    "libraries": 0.05,
+    **{tool: 0.05 for tool in TOOLS},
+    "profile": 0.05,
+    "bench": 1.0,
+}
 """By stage in the order in which they run: the most that it may take of the whole time; the last one takes what is left."""
-STAGES = ("tests", "models", "libraries", "sanitizer", "bench")
+STAGES = ("tests", "models", "libraries", "sanitizer", "profile", "bench")
 _CHECKS = 0.55
 """Of the time, what all stages before the benchmark have where they run side by side."""
 _WARMING = 4
@@ -230,6 +240,26 @@ def run_sanitizer(run: Run, environment: dict[str, str]) -> dict[str, Any]:
     return {"passed": all(tool["passed"] for tool in tools.values()), **tools}
 
 
+def run_profile(run: Run, environment: dict[str, str], only: str) -> dict[str, Any]:
+    """Bytes and issue slots of each kernel of the workloads, by Nsight Compute."""
+    ncu = shutil.which("ncu") or shutil.which("ncu", path="/usr/local/cuda/bin")
+    if ncu is None and not run.dry:
+        return {"passed": False, "summary": "there is no ncu"}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "needed.json")
+        command = [] if ncu is None else profiler(ncu)
+        command += [sys.executable, str(ROOT / "benchmarks" / "gpu_profile.py"), "--out", str(path), "--only", only]
+        command += ["--seconds", str(int(run.seconds_of("profile") * 0.7)), *(["--dry-run"] if run.dry else [])]
+        status, output, seconds = run_stage(run, "profile", command, environment)
+        needed: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
+    rows = [] if ncu is None or status else kernel_rows(counted(output), needed)
+    refused = re.findall(r"^==ERROR== .*", output, re.MULTILINE)  # counters are not for everybody's eyes, say
+    summary = (refused or [f"{len(rows)} kernels of {len(needed)} workloads"])[0]
+    passed = status == 0 and bool(needed) and bool(rows or ncu is None)
+    result: dict[str, Any] = {"passed": passed, "seconds": seconds, "summary": summary, "rows": rows}
+    return result if passed else {**result, "output": output[-6000:]}
+
+
 def run_bench(run: Run, environment: dict[str, str], only: str, peers: str = "") -> dict[str, Any]:
     """In a process of its own, which writes what it has after each workload."""
     with tempfile.TemporaryDirectory() as folder:
@@ -278,6 +308,9 @@ def as_markdown(record: dict[str, Any]) -> str:
             lines += [f"- {line}" for line in _stage_lines(stage, record[stage])]
     if rows := record.get("libraries", {}).get("rows", []):
         lines += ["", "## Libraries", "", *rows]
+    if rows := record.get("profile", {}).get("rows", []):
+        lines += ["", "## Kernels by Nsight Compute", "", f"| {' | '.join(KERNELS)} |", "|---" * len(KERNELS) + "|"]
+        lines += [f"| {' | '.join(map(str, row))} |" for row in rows]
     if rows := bench.get("workloads", []):
         lines += [
             "",
@@ -320,6 +353,7 @@ def main() -> int:
         "models": lambda: run_models(run, environment),
         "libraries": lambda: run_libraries(run, environment),
         "sanitizer": lambda: run_sanitizer(run, environment),
+        "profile": lambda: run_profile(run, environment, options.only),
         "bench": lambda: run_bench(run, environment, options.only, options.peers),
     }
     checks = [stage for stage in stages if stage != "bench"]

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import gpu_counters
 import gpu_measure
 import gpu_run
 import pytest
@@ -22,6 +23,9 @@ def test_each_stage_has_its_command_and_its_part_of_the_time(tmp_path: Path, mon
         if name == "bench":
             row = {"name": "W1", "about": "chain", "error_ok": True}
             Path(command[command.index("--out") + 1]).write_text(json.dumps({"workloads": [row]}))
+        if name == "profile":
+            Path(command[command.index("--out") + 1]).write_text(json.dumps({"W4": 2_000_000, "W14": 4_000_000}))
+            return 0, COUNTED, 1.0
         said = "ERROR SUMMARY: 1 error" if name == "racecheck" else "== 3 passed in 2 s =="
         return (9 if name == "racecheck" else 0), said, 1.0
 
@@ -35,13 +39,58 @@ def test_each_stage_has_its_command_and_its_part_of_the_time(tmp_path: Path, mon
     gpu_run.complete(run, "models", lambda: gpu_run.run_models(run, {}))
     gpu_run.complete(run, "libraries", lambda: gpu_run.run_libraries(run, {}))
     gpu_run.complete(run, "sanitizer", lambda: gpu_run.run_sanitizer(run, {}))
+    gpu_run.complete(run, "profile", lambda: gpu_run.run_profile(run, {}, ""))
     gpu_run.complete(run, "bench", lambda: gpu_run.run_bench(run, {}, ""))
     assert list(asked) == list(gpu_run.SHARES)
+    assert asked["profile"][:3] == ["/cuda/ncu", "--profile-from-start", "off"]
     assert "gpu" in asked["tests"] and asked["racecheck"][:3] == ["/cuda/compute-sanitizer", "--tool", "racecheck"]
     written = json.loads((tmp_path / "gpu-run.json").read_text())
-    assert [written[name]["passed"] for name in gpu_run.STAGES] == [True, True, True, False, True]
+    assert [written[name]["passed"] for name in gpu_run.STAGES] == [True, True, True, False, True, True]
     assert not written["sanitizer"]["racecheck"]["passed"] and written["sanitizer"]["memcheck"]["passed"]
-    assert "racecheck: FAILED in 1.0 s ERROR SUMMARY: 1 error" in (tmp_path / "gpu-run.md").read_text()
+    report = (tmp_path / "gpu-run.md").read_text()
+    assert "racecheck: FAILED in 1.0 s ERROR SUMMARY: 1 error" in report
+    assert "- profile: passed in 1.0 s 3 kernels of 2 workloads" in report
+    assert "| W14 | gemm | 2.0 | 3.0 | 1.0 | 40.5 | 30.0 | 128.0 |" in report
+
+
+COUNTED = """==PROF== Profiling "softmax" - 0: 0%....50%....100% - 9 passes
+a line of the program's
+"ID","Kernel Name","Device","dram__bytes_read.sum","dram__bytes_write.sum","dram__throughput.avg.pct_of_peak_sustained_elapsed",\
+"gpu__time_duration.sum","launch__registers_per_thread","smsp__issue_active.avg.pct_of_peak_sustained_active"
+"","","","byte","byte","%","ns","register/thread","%"
+"0","workload_W4(float *)","0","0","0","0","900","16","1"
+"1","softmax(const float *, float *)","0","1,000,000","1,100,000","91.25","1,500","40","60"
+"2","workload_W14(float *)","0","0","0","0","900","16","1"
+"3","gemm","0","3,000,000","0","40.5","2,000","128","30"
+"4","gelu(float *)","0","1,000,000","0","n/a","1,000","32","20"
+""".replace("\\\n", "")
+
+
+def test_kernels_by_the_profiler() -> None:
+    rows = gpu_counters.kernel_rows(gpu_counters.counted(COUNTED), {"W4": 2_000_000, "W14": 4_000_000})
+    assert rows == [
+        ["W4", "softmax", 1.5, 2.1, 1.05, 91.2, 60.0, 40.0],
+        ["W14", "gemm", 2.0, 3.0, 1.0, 40.5, 30.0, 128.0],
+        ["W14", "gelu", 1.0, 1.0, "", "-", 20.0, 32.0],
+    ]
+    assert gpu_counters.counted("==ERROR== ERR_NVGPUCTRPERM\n") == []
+    with pytest.raises(ValueError, match="expected a kernel workload_NAME before those of a workload, got softmax"):
+        gpu_counters.kernel_rows(gpu_counters.counted(COUNTED)[1:], {})
+
+
+def test_without_a_profiler_or_its_counters_the_stage_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stage(run: gpu_run.Run, name: str, command: list[str], environment: dict[str, str]) -> tuple[int, str, float]:
+        return 1, "==ERROR== ERR_NVGPUCTRPERM - no permission to access counters", 1.0
+
+    monkeypatch.setattr(gpu_run, "run_stage", stage)
+    for found, summary in (("/cuda/ncu", "==ERROR== ERR_NVGPUCTRPERM - no permission"), (None, "there is no ncu")):
+
+        def which(name: str, path: str = "", found: str | None = found) -> str | None:
+            return found
+
+        monkeypatch.setattr("shutil.which", which)
+        result = gpu_run.run_profile(gpu_run.Run(tmp_path, 9, False), {}, "")
+        assert not result["passed"] and result["summary"].startswith(summary)
 
 
 def test_parts_leave_the_benchmark_most_of_the_time() -> None:
@@ -107,6 +156,7 @@ def test_a_stage_that_fails_stays_alone(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(gpu_run, "run_tests", broken)
     monkeypatch.setattr(gpu_run, "run_libraries", fine)
     monkeypatch.setattr(gpu_run, "run_sanitizer", fine)
+    monkeypatch.setattr(gpu_run, "run_profile", fine)
     monkeypatch.setattr(gpu_run, "run_bench", fine)
     monkeypatch.setattr(sys, "argv", ["gpu_run.py", "--out", str(tmp_path), "--dry-run"])
     assert gpu_run.main() == 1
