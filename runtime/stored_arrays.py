@@ -24,6 +24,10 @@ _POSITION = np.dtype(np.int32)
 Form: TypeAlias = Literal["scipy", "torch", "tuple"]
 
 
+class PatternError(ValueError):
+    """Of indices that are no pattern: out of range, in another order, or such that one occurs twice."""
+
+
 def _unknown(indptr: Array, indices: Array, columns: int) -> bool:
     return False
 
@@ -128,14 +132,14 @@ class StoredType:
             return
         steps = np.diff(indptr.astype(np.int64))  # of unsigned numbers none would be below 0
         if indptr[0] != 0 or int(indptr[-1]) != indices.size or (steps < 0).any():
-            raise ValueError(
+            raise PatternError(
                 f"{self.label}, indptr: expected numbers from 0 to {indices.size}, as many as indices, that do not fall"
             )
         if not indices.size:
             return
         if int(indices.min()) < 0 or int(indices.max()) >= self.columns:
             place = int(np.argmax((indices < 0) | (indices >= self.columns)))
-            raise ValueError(
+            raise PatternError(
                 f"{self.label}, indices: {int(indices[place])} at {place} is out of range; expected 0 <= index < {self.columns}"
             )
         falls = indices[1:] <= indices[:-1]
@@ -145,7 +149,7 @@ class StoredType:
             place = int(np.argmax(falls)) + 1
             twice = indices[place] == indices[place - 1]
             what = "occurs twice; call sum_duplicates()" if twice else "comes after a larger one; call sort_indices()"
-            raise ValueError(f"{self.label}, indices: {int(indices[place])} at {place} of a row {what}")
+            raise PatternError(f"{self.label}, indices: {int(indices[place])} at {place} of a row {what}")
 
     def whole(self, parts: Sequence[Array], form: Form) -> Any:
         """What a caller gets for parts: without the room behind the last entry."""

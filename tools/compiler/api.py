@@ -22,6 +22,7 @@ from fuse_opt.passes.recompute.trials import Trials
 from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
 from fuse_opt.runtime.device.driver import device_problem, open_device
 from fuse_opt.runtime.growing import GrowingCaches
+from fuse_opt.runtime.stored_arrays import PatternError as PatternError
 from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table, with_tuned
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
 from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram, GrowingProgram, growing_caches

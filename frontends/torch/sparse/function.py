@@ -97,18 +97,26 @@ class _Compiled:
             program = self._known[key] = self._compile(arguments, room, grads)
         if program is None or (program.writes and _share_memory(arguments)):
             return self._function(*arguments)
-        return program(arguments)
+        try:
+            return program(arguments)
+        except api.PatternError as error:  # before anything is written
+            self._leave("a call", "it has no pattern", error)
+            return self._function(*arguments)
 
     def _compile(self, arguments: Sequence[Any], entries: Sequence[int], grads: bool) -> _Program | None:
         try:
             return _Program(self._function, arguments, entries, grads)
         except Exception as error:
-            if self._strict:
-                raise
-            text = str(error).partition("\n")[0]
-            message = f"fuse_opt leaves a function to PyTorch, as compiling it fails: {type(error).__name__}: {text}"
-            warnings.warn(message, RuntimeWarning, stacklevel=4)
+            self._leave("a function", "compiling it fails", error)
             return None
+
+    def _leave(self, what: str, why: str, error: Exception) -> None:
+        """Says why PyTorch runs it. Raises the error where it is to be strict."""
+        if self._strict:
+            raise error
+        text = str(error).partition("\n")[0]
+        message = f"fuse_opt leaves {what} to PyTorch, as {why}: {type(error).__name__}: {text}"
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
 def _key(value: Any, grads: bool) -> Hashable:

@@ -104,6 +104,21 @@ def test_room_for_entries_grows_and_other_types_are_other_programs() -> None:
     assert len(compiled.programs()) == 2
 
 
+@pytest.mark.parametrize("columns", [[2, 0], [1, 1]])
+def test_a_matrix_that_is_no_pattern_is_left_to_pytorch(columns: list[int]) -> None:
+    a = torch.sparse_csr_tensor(
+        torch.tensor([0, 2, 2]), torch.tensor(columns), torch.tensor([1.0, 2.0]), (2, 3), check_invariants=False
+    )
+    good, x = torch.eye(2, 3).to_sparse_csr(), torch.arange(6.0).reshape(3, 2)
+    compiled: Any = compile_sparse(lambda a, x: a @ x)
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match=r"leaves a call to PyTorch, as it has no pattern: .*call \w+\(\)"):
+            torch.testing.assert_close(compiled(a, x), a @ x)
+        torch.testing.assert_close(compiled(good, x), good @ x)
+    with pytest.raises(ValueError, match="indices: "):
+        compile_sparse(lambda a, x: a @ x, strict=True)(a, x)
+
+
 class _Dropped(torch.nn.Module):
     def forward(self, a: Any, x: Any) -> Any:
         return torch.nn.functional.dropout(a @ x, 0.5, self.training)
