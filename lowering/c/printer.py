@@ -41,6 +41,7 @@ _TARGETS = {
     "fo_dot_": 7,
     "fo_rows_": 6,
     "fo_panel_": 6,
+    "fo_matrix_": 0,
     "fo_prefetch_": -1,
     "fo_mma_": 0,
     "fo_matrices_": 0,

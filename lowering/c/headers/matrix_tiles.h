@@ -18,16 +18,35 @@ FO_FN int fo_matrix_tiles(void) {
 #endif
 }
 
-/* fo_matrix_line: 64 bytes become the first n groups of four that lie at `from`, 16 at most, and zeros behind these. */
-FO_FN void fo_matrix_line(const void *from, long n, fo_u32 *to) {
-#if defined(__AVX512F__)
-  typedef fo_u32 __attribute__((vector_size(64), may_alias)) line;
-  line x;
-  const unsigned short mask = n < 16 ? (1u << n) - 1 : 0xffff;
-  __asm__("vmovdqu32 %1, %0%{%2%}%{z%}" : "=v"(x) : "m"(*(const char(*)[64])from), "Yk"(mask));
-  *(line *)to = x;
+/* fo_matrix_extents: sets the registers up, where *now does not say that they are: for 16 groups of each of `rows` rows, and for
+   `rest` of them, times as many rows of `columns` columns. That clears them all, and waits for stores: once a task, if it can be. */
+FO_FN void fo_matrix_extents(long *now, long rows, long columns, long rest) {
+#if defined(__AMX_TILE__)
+  const long wanted = rows | columns << 8 | rest << 16;
+  if (*now == wanted) return;
+  struct { unsigned char palette, from, unused[14]; unsigned short bytes[16]; unsigned char rows[16]; } extents;
+  __builtin_memset(&extents, 0, sizeof extents);
+  extents.palette = 1;
+  for (int i = 0; i < 4; i++) extents.rows[i] = rows, extents.bytes[i] = 4 * columns;
+  extents.rows[4] = rows, extents.bytes[4] = 64, extents.rows[5] = 16, extents.bytes[5] = 4 * columns;
+  if (rest) extents.rows[6] = rows, extents.bytes[6] = 4 * rest, extents.rows[7] = rest, extents.bytes[7] = 4 * columns;
+  __asm__ volatile("ldtilecfg %0" : : "m"(extents));
+  *now = wanted;
 #else
-  for (long p = 0; p < 16; p++) to[p] = 0;
-  __builtin_memcpy(to, from, n < 16 ? 4 * n : 64);
+  (void)now, (void)rows, (void)columns, (void)rest;
+#endif
+}
+
+/* fo_matrix_begin: what fo_matrix_extents is to know before a thread's first tile. */
+FO_FN void fo_matrix_begin(long *now) {
+  *now = 0;
+}
+
+/* fo_matrix_end: gives the registers back after its last one, where they are set up. */
+FO_FN void fo_matrix_end(const long *now) {
+#if defined(__AMX_TILE__)
+  if (*now) __asm__ volatile("tilerelease");
+#else
+  (void)now;
 #endif
 }

@@ -28,18 +28,20 @@ _PADDING = 16
 
 _TILE = """\
 /* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k groups of elements of a,
-   whose rows lie a_step apart, times rows of {columns} groups of b, b_step groups apart{note}. */
+   whose rows lie a_step apart, times rows of {columns} groups of b, b_step groups apart; `registers` is what matrix registers
+   are set up for (fo_matrix_extents). */
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((optimize("fp-contract=fast")))
 #endif
 static __attribute__((noinline, unused)) void {name}(long k, const {left} *a, long a_at, long a_step,
-    const {right} *b_from, long b_at, long b_step, {sum} *c, long c_at, long c_step, long add) {{
+    const {right} *b_from, long b_at, long b_step, {sum} *c, long c_at, long c_step, long add,
+    long *registers) {{
 #if defined(__clang__)
 #pragma clang fp contract(fast)
 #endif
   typedef fo_u32 __attribute__((may_alias, aligned(1))) fo_group;
   const fo_group *b = (const fo_group *)(b_from + b_at);
-  a += a_at, c += c_at;
+  a += a_at, c += c_at, (void)registers;
 {matrix}{body}}}
 """
 
@@ -62,8 +64,20 @@ _WIDENED = """\
     fo_tile_f32_{rows}x{columns}(n, rows, 0, {step}, wide_b, 0, b_step, c, 0, c_step, add);
   }}
 """
+_MOVED = """\
+  unsigned char rows[{rows} * {step}] __attribute__((aligned(64)));  // 128 more than they are
+  for (long p = 0; p < k; p += {groups}) {{
+    const long n = k - p < {groups} ? k - p : {groups};
+    for (long i = 0; i < {rows}; i++)
+      for (long q = 0; q < 4 * n; q++) rows[i * {step} + q] = (unsigned char)a[i * a_step + 4 * p + q] ^ 128;
+    fo_tile_ui8_{rows}x{columns}(n, rows, 0, {step}, b_from, b_at + 4 * p * b_step, b_step, c, 0, c_step, add || p, registers);
+  }}
+  const fo_group *behind = b + k * b_step;  // 128 times the sums of columns
+  for (long i = 0; i < {rows}; i++)
+    for (long j = 0; j < {columns}; j++) c[i * c_step + j] = (int)((unsigned)c[i * c_step + j] - behind[j]);
+"""
 _GROUPS = 256
-"""Pairs of a row that are widened at a time."""
+"""Groups of a row that are widened, or moved, at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +97,13 @@ class _Kind:
     group: int = 4
     """Elements of a group."""
     moved: bool = False
-    """Whether the left operand's elements are 128 too large, and sums 128 times those of the right operand's columns."""
+    """Whether the instruction takes the left operand's elements 128 too large: then 128 times the sums of the right operand's
+    columns lie behind it."""
 
 
-_BYTES = tuple(f"(int)({{x}} >> {8 * place} & 255) * ((fo_s)({{y}} << {24 - 8 * place}) >> 24)" for place in range(4))
+_RIGHT_BYTES = [f"((fo_s)({{y}} << {24 - 8 * place}) >> 24)" for place in range(4)]
+_BYTES = tuple(f"(int)({{x}} >> {8 * place} & 255) * {y}" for place, y in enumerate(_RIGHT_BYTES))
+_SIGNED = tuple(f"((int)({{x}} << {24 - 8 * place}) >> 24) * {y}" for place, y in enumerate(_RIGHT_BYTES))
 _KINDS = {
     "bf16": _Kind(
         "unsigned short",
@@ -104,8 +121,8 @@ _KINDS = {
         "int",
         "__AVX512VNNI__",
         "vpdpbusd",
-        ("__AMX_INT8__", "tdpbusd"),
-        _BYTES,
+        ("__AMX_INT8__", "tdpbssd"),
+        _SIGNED,
         moved=True,
     ),
     "ui8": _Kind(
@@ -128,8 +145,7 @@ def group_text(name: str) -> str | None:
         left=kind.left,
         right=kind.right,
         sum=kind.sum,
-        note=", without the 128 that each element of a is too large" if kind.moved else "",
-        matrix=matrix_tile(rows, columns, *kind.matrix, moved=kind.moved),
+        matrix=matrix_tile(rows, columns, *kind.matrix),
         body=_body(found[1], kind, rows, columns),
     )
 
@@ -140,12 +156,13 @@ def _body(name: str, kind: _Kind, rows: int, columns: int) -> str:
     if rows > most:
         return "  (void)b;\n" + "".join(
             f"  fo_tile_{name}_{b - a}x{columns}"
-            f"(k, a, {a} * a_step, a_step, b_from, b_at, b_step, c, {a} * c_step, c_step, add);\n"
+            f"(k, a, {a} * a_step, a_step, b_from, b_at, b_step, c, {a} * c_step, c_step, add, registers);\n"
             for a, b in even_parts(rows, most)
         )
+    moved = {"rows": rows, "columns": columns, "groups": _GROUPS, "step": 4 * (_GROUPS + _PADDING)}
     return _BODY.format(
         feature=kind.feature,
-        wide=_sums(kind, _LINE, rows, columns, True),
+        wide=_MOVED.format(**moved) if kind.moved else _sums(kind, _LINE, rows, columns, True),
         others=_without_instruction(kind, rows, columns),
     )
 
@@ -192,10 +209,6 @@ def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, in
         lines += written_out(ask_for_sums(len(names), starts, "c"), step, (("a", str(kind.group)), ("b", "b_step")))
     else:
         lines += ["for (long u = 0; u < k; u++) {", *step, "}"]
-    if kind.moved:  # 128 times the sums of columns lie behind the panel
-        behind = "k - p" if width == _LINE else "k"
-        moved = [f"*(const fo_s *)(b + ({behind}) * b_step + {at})" for at in starts]
-        lines += [f"{s} -= {sums};" for row in names.values() for s, sums in zip(row, moved, strict=True)]
     places = [
         (s, f"*(fo_s *)(c + {i} * c_step + {at})")
         for i, row in names.items()

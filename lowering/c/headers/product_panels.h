@@ -71,27 +71,20 @@ FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char
   }
 }
 
-/* fo_rows_{bf16|i8|ui8}: `rows` rows of k elements, `row` apart and `column` along k, as rows of groups, to_step elements apart;
-   signed bytes moved up by 128, to unsigned ones, but where these are multiplied in pairs of 16 bits. */
+/* fo_rows_{bf16|i8|ui8}: `rows` rows of k elements, `row` apart and `column` along k, as rows of groups, to_step elements apart. */
 FO_FN void fo_rows_bf16(long rows, long k, const {unsigned short|signed char|unsigned char} *from, long at, long row, long column,
     {unsigned short|signed char|unsigned char} *to, long to_at, long to_step) {
-#if defined(__AVX2__) && !(defined(__AVX512VL__) && defined(__AVX512VNNI__))
-  enum { group = {2|4|4}, up = 0 };
-#else
-  enum { group = {2|4|4}, up = {0|128|0} };
-#endif
+  enum { group = {2|4|4} };
   from += at, to += to_at;
   const long turned = row == 1 && column != 1 ? rows / 16 * 16 : 0, whole = k / 16 * 16;
   for (long i = 0; i < turned; i += 16)
     for (long p = 0; p < whole; p += 16)
       fo_transpose_tile_{u16|u8|u8}(from + i + p * column, column, to + i * to_step + p, to_step);
   for (long i = 0; i < rows; i++, from += row, to += to_step) {
-    const long first = i < turned ? whole : 0;
-    for (long p = 0; up && p < first; p++) to[p] ^= up;
     if (column == 1)
-      for (long p = 0; p < k; p++) to[p] = from[p] ^ up;
+      for (long p = 0; p < k; p++) to[p] = from[p];
     else
-      for (long p = first; p < k; p++) to[p] = from[p * column] ^ up;
-    for (long p = k; p % group; p++) to[p] = up;
+      for (long p = i < turned ? whole : 0; p < k; p++) to[p] = from[p * column];
+    for (long p = k; p % group; p++) to[p] = 0;
   }
 }

@@ -13,7 +13,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from math import prod
 
-from xdsl.dialects import arith, func
+from xdsl.dialects import arith, func, memref
+from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
@@ -36,7 +37,7 @@ from fuse_opt.lowering.cpu.matmul.row_tiles import either
 from fuse_opt.lowering.cpu.matmul.tile_calls import TileBlock, TileCalls
 from fuse_opt.lowering.cpu.matmul.tiling import LEAST_STRETCH, Tiling, choose_tiling
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, operand_pass
-from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
+from fuse_opt.lowering.kernel.loop_splitting import flat_memory, part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import Scope
 from fuse_opt.lowering.loops.excess_precision import keeps_excess
 from fuse_opt.lowering.loops.fast_math import is_fast
@@ -92,6 +93,7 @@ class _ProductLoops:
         else:
             tasks, least = blocks, 1
             count_loop(root, "task", bounds, lambda task, number: body.build(task, number, blocks))
+        body.end()
         root.block.add_op(func.ReturnOp())
         every = prod(tasks)
         grain = max(least, -(-WORK_PER_CHUNK * estimate(every) // max(estimate(self.of.operations), 1)))
@@ -108,7 +110,7 @@ class _Tiles:
         product, tiling, sources = build.product, build.tiling, build.memory.sources
         is_far = not tiling.packs and not may_exceed(self.of.rows, FEW_ROWS) and self.arithmetic.group == 1
         is_tall = is_decided(lambda: self.of.rows > self.of.columns)
-        self.calls = TileCalls(self.arithmetic.tile, tiling, is_tall, is_far)
+        self.calls = TileCalls(self.arithmetic.tile, tiling, is_tall, is_far, self._registers())
         self.computed = [operand_matrix(operand, build.memory, root) for operand in (product.lhs, product.rhs)]
         self.in_memory = [
             arguments[sources[o.value]] if o.value in sources else None for o in (product.lhs, product.rhs)
@@ -116,6 +118,20 @@ class _Tiles:
         self.sums = ProductSums(product, self.arithmetic.sums, tiling, self.calls.rows, build.memory, root)
         self.left, self.right = self._copies(tiling.block * tiling.most_rows)
         self.asks = self._asks()
+
+    def _registers(self) -> SSAValue | None:
+        """Memory for what a thread's matrix registers are set up for, which tiles of groups have some of."""
+        if self.arithmetic.group == 1:
+            return None
+        found = self.root.add(memref.AllocaOp.get(i64, 8, [1]))
+        found.name_hint = "registers"
+        self.root.call_for_effect("fo_matrix_begin", [flat_memory(self.root, found)])
+        return found
+
+    def end(self) -> None:
+        """What comes after a thread's last task."""
+        if self.calls.registers is not None:
+            self.root.call_for_effect("fo_matrix_end", [flat_memory(self.root, self.calls.registers)])
 
     def _copies(self, rows: int) -> tuple[OperandCopy | None, OperandCopy | None]:
         """Of a block of so many rows of the left operand, and of a panel of the right one."""

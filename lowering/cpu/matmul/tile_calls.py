@@ -56,6 +56,8 @@ class TileCalls:
     """Whether rows are more than columns: then a tile's rows are gone through once, else a tile's columns."""
     is_far: bool
     """Whether the right operand may be far away when a tile reads it where it lies."""
+    registers: SSAValue | None = None
+    """Memory for what matrix registers are set up for, where tiles have some."""
 
     @property
     def rows(self) -> RowTiles:
@@ -161,6 +163,8 @@ class TileCalls:
             root.index_constant(out.row),
             block.add,
         ]
+        if self.registers is not None:
+            arguments.append(flat_memory(root, self.registers))
         if (to := block.copy) is not None:
             arguments += [flat_memory(root, to.memory), to.place(scope, zero, column), root.index_constant(to.row)]
         arguments += asked

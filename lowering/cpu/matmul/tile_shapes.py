@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fuse_opt.lowering.c.headers.matrix_tiles import FEWEST_ROWS, MOST_COLUMNS, SIDE
+from fuse_opt.lowering.c.headers.matrix_tiles import FEWEST_ROWS, SIDE, has_matrix_tile
 from fuse_opt.lowering.c.headers.matrix_tiles import MOST_ROWS as MATRIX_ROWS
 
 REGISTERS = 31
@@ -49,17 +49,16 @@ def dot_shape(rows: int, columns: int, groups: int) -> TileShape:
 
 def panel_shape(rows: int, width: int, lanes: int, group: int = 1) -> TileShape:
     """Of tiles over panels of a width that is given, of groups of so many elements."""
-    in_matrices = group > 1 and rows >= FEWEST_ROWS and width <= MOST_COLUMNS
+    in_matrices = group > 1 and has_matrix_tile(min(max(rows, FEWEST_ROWS), MATRIX_ROWS), width)
     return TileShape(-(-rows // (MATRIX_ROWS if in_matrices else _most_rows(width // lanes))), width, width)
 
 
 def grouped_shape(rows: int, columns: int, lanes: int) -> TileShape:
-    """Of tiles of groups of elements: such that matrix registers hold the sums, where rows and columns are enough for these."""
-    if rows < FEWEST_ROWS or columns < SIDE:
+    """Of tiles of groups of elements: such that matrix registers hold the sums, where rows are enough for these."""
+    if rows < FEWEST_ROWS:
         return best_shape(rows, columns, lanes)
-    width = min(2 * SIDE, columns // SIDE * SIDE)
-    merges = columns > width and 0 < columns % width < SIDE
-    return TileShape(-(-rows // MATRIX_ROWS), width, width, merges)
+    width = min(2 * SIDE, columns)
+    return TileShape(-(-rows // MATRIX_ROWS), width, width)
 
 
 def best_shape(rows: int, columns: int, lanes: int) -> TileShape:

@@ -13,9 +13,10 @@ from c_printing import build_helpers
 from lowered_programs import needs_compiler
 
 Array = np.ndarray[Any, Any]
-SHAPES = [(7, 40), (31, 47), (16, 3)]
-"""Rows and columns: of vectors, and of matrix registers where there are some, in two parts and narrower than one."""
-STEP = 48
+SHAPES = [(7, 40), (31, 29), (9, 60), (16, 3)]
+"""Rows and columns: of vectors, and of matrix registers where there are some: that share sums, beside each other, and narrow."""
+STEP = 64
+REGISTERS = ["fo_matrix_begin", "fo_matrix_end"]
 MORE = 33
 """Rows that are copied, of which squares are transposed in registers where columns lie side by side."""
 _CALLS = """
@@ -23,7 +24,11 @@ void product(long k, const {left} char *x, long x_row, long x_column, const sign
     long step, signed char *panel, int *sums) {{
   fo_rows_{name}({more}, k, x, 0, x_row, x_column, rows, 0, step);
   fo_panel_{name}(k, {columns}, w, 0, {columns}, 1, panel, 0, {panel});
-  fo_tile_{name}_{rows}x{columns}((k + 3) / 4, rows, 0, step, panel, 0, {panel}, sums, 0, {columns}, 1);
+  long registers;
+  fo_matrix_begin(&registers);
+  fo_tile_{name}_{rows}x{columns}((k + 3) / 4, rows, 0, step, panel, 0, {panel}, sums, {columns}, {columns}, 0, &registers);
+  fo_tile_{name}_{rows}x{columns}((k + 3) / 4, rows, 0, step, panel, 0, {panel}, sums, {columns}, {columns}, 1, &registers);
+  fo_matrix_end(&registers);
 }}
 """
 
@@ -47,7 +52,8 @@ def test_every_build_gives_exact_sums(
 ) -> None:
     tile = f"fo_tile_{name}_{many}x{columns}"
     text = _CALLS.format(left=left, name=name, rows=many, more=MORE, columns=columns, panel=STEP)
-    library = build_helpers([f"fo_rows_{name}", f"fo_panel_{name}", tile], text, "cc", machine, tmp_path)
+    helpers = [f"fo_rows_{name}", f"fo_panel_{name}", tile, *REGISTERS]
+    library = build_helpers(helpers, text, "cc", machine, tmp_path)
     rng = np.random.default_rng(11)
     low = -128 if left == "signed" else 0
     for depth, transposed in (
@@ -61,25 +67,29 @@ def test_every_build_gives_exact_sums(
     ):  # the last one has more groups than are taken apart at a time
         x = rng.integers(low, low + 256, (MORE, depth + 5)).astype(np.int8 if left == "signed" else np.uint8)
         w = rng.integers(-128, 128, (depth, columns)).astype(np.int8)
-        before = rng.integers(-1000, 1000, (many, columns)).astype(np.int32)
+        sums = rng.integers(-1000, 1000, (many + 2, columns)).astype(np.int32)
+        around = sums[[0, -1]].copy()
         step = -(-depth // 4) * 4 + 16
         rows: Array = np.zeros((MORE, step), x.dtype)
         panel: Array = np.zeros((-(-depth // 4) + 1) * STEP * 4, np.int8)
-        sums = before.copy()
         given = np.ascontiguousarray(x.T) if transposed else x
         x_row, x_column = (stride // given.itemsize for stride in (given.T if transposed else given).strides)
         x_at, w_at, rows_at, panel_at, sums_at = (ctypes.c_void_p(e.ctypes.data) for e in (given, w, rows, panel, sums))
         steps = [ctypes.c_long(each) for each in (depth, x_row, x_column, step)]
         library.product(steps[0], x_at, *steps[1:3], w_at, rows_at, steps[3], panel_at, sums_at)
-        wanted = before + x[:many, :depth].astype(np.int64) @ w.astype(np.int64)
-        np.testing.assert_array_equal(sums, wanted)
+        wanted = 2 * x[:many, :depth].astype(np.int64) @ w.astype(np.int64)
+        np.testing.assert_array_equal(sums[1:-1], wanted)
+        np.testing.assert_array_equal(sums[[0, -1]], around)
 
 
 _PAIRS = """
 void product(long k, const unsigned short *x, long x_row, const unsigned short *w, long w_row, long w_column,
     unsigned short *panel, float *sums) {{
   fo_panel_bf16(k, {columns}, w, 0, w_row, w_column, panel, 0, {step});
-  fo_tile_bf16_{rows}x{columns}((k + 1) / 2, x, 0, x_row, panel, 0, {step}, sums, 0, {columns}, 1);
+  long registers;
+  fo_matrix_begin(&registers);
+  fo_tile_bf16_{rows}x{columns}((k + 1) / 2, x, 0, x_row, panel, 0, {step}, sums, 0, {columns}, 1, &registers);
+  fo_matrix_end(&registers);
 }}
 """
 
@@ -90,7 +100,8 @@ void product(long k, const unsigned short *x, long x_row, const unsigned short *
 def test_every_build_multiplies_pairs_of_bf16(machine: str, many: int, columns: int, tmp_path: Path) -> None:
     """Where no instruction does, a panel is of f32, in a copy that has room for it."""
     text = _PAIRS.format(rows=many, columns=columns, step=STEP)
-    library = build_helpers(["fo_panel_bf16", f"fo_tile_bf16_{many}x{columns}"], text, "cc", machine, tmp_path)
+    helpers = ["fo_panel_bf16", f"fo_tile_bf16_{many}x{columns}", *REGISTERS]
+    library = build_helpers(helpers, text, "cc", machine, tmp_path)
     rng = np.random.default_rng(12)
     for depth, transposed in ((1, False), (31, True), (700, False)):
         even = depth + depth % 2
