@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
@@ -61,16 +61,28 @@ class Proposal:
         return _total(self.dropped) - _total(self.kept)
 
     def count(self) -> int:
-        """The most clones for a reader."""
+        """The most clones for a reader; they are not counted beyond what is refused."""
         return max(len(clones.ops) for clones in self.clones)
 
 
 class Cut:
     """What may be dropped over one call, of memories that are alive over it."""
 
-    def __init__(self, times: Times, at: int, wanted: Iterable[Memory], device: Device, in_caches: bool) -> None:
+    def __init__(
+        self,
+        times: Times,
+        at: int,
+        wanted: Iterable[Memory],
+        device: Device,
+        seconds_of: Callable[[Operation], float],
+        in_caches: bool,
+        max_ops: int,
+    ) -> None:
+        """`seconds_of` says what an op takes; more ops than `max_ops` are not computed again for one reader."""
         self.times = times
         self.at = at
+        self.seconds_of = seconds_of
+        self.max_ops = max_ops
         self.candidates = dict.fromkeys(memory for memory in wanted if times.can_repeat(memory.value.owner))
         self.device = device
         self.bandwidth = device.cache_bandwidth if in_caches else device.bandwidth
@@ -110,7 +122,7 @@ class Cut:
                 return inf
             if op not in counted:
                 counted.add(op)
-                seconds += work_seconds(op, self.device)
+                seconds += self.seconds_of(op)
                 needed = (value for value in op.operands if value in self.times.memory)
                 waiting += [value.owner for value in needed if not self._is_alive(self.times.memory[value])]
         return seconds
@@ -170,13 +182,21 @@ class Cut:
         if not readers:
             return None
         calls = any(not isinstance(value.op, StructuredOp) for value in made)
-        clones = [self._clones(group, readers, inside) for group in self._groups(readers, calls)]
-        sources = dict.fromkeys(memory_of[value] for each in clones for value in each.sources if value in memory_of)
-        kept = [memory for memory in sources if not self._is_alive(memory)]
-        dropped = [memory_of[value] for value in made if memory_of[value].value is value]
-        proposal = Proposal(self.at, clones, [memory for memory in dropped if self._is_alive(memory)], kept)
+        own = (memory_of[value] for value in made if memory_of[value].value is value)
+        proposal = Proposal(self.at, [], list(filter(self._is_alive, own)), [])
+        for group in self._groups(readers, calls):
+            clones = self._clones(group, readers, inside)
+            if (
+                len(clones.ops) > self.max_ops
+            ):  # nobody takes it: in a large function others would take a square of its size
+                proposal.clones = [clones]
+                break
+            proposal.clones.append(clones)
+        else:
+            sources = (memory_of[value] for each in proposal.clones for value in each.sources if value in memory_of)
+            proposal.kept = [memory for memory in dict.fromkeys(sources) if not self._is_alive(memory)]
+            proposal.seconds = self._seconds(proposal)
         proposal.byte_time = self._byte_time(proposal)
-        proposal.seconds = self._seconds(proposal)
         return proposal
 
     def _groups(self, readers: Iterable[Operation], calls_again: bool) -> list[list[Operation]]:
@@ -199,10 +219,11 @@ class Cut:
     def _clones(
         self, group: Sequence[Operation], read: Mapping[Operation, Sequence[OpResult]], inside: set[SSAValue]
     ) -> Clones:
+        """What is computed again for some readers; one op more than may be where that are too many."""
         found: dict[Operation, None] = {}
         sources: dict[SSAValue, None] = {}
         waiting = [value.op for reader in group for value in read[reader]]
-        while waiting:
+        while waiting and len(found) <= self.max_ops:
             op = waiting.pop()
             if op not in found:
                 found[op] = None
@@ -234,7 +255,7 @@ class Cut:
         seconds = 0.0
         for clones in proposal.clones:
             moved += self._moved_less(clones)
-            seconds -= sum(work_seconds(op, self.device) for op in clones.ops)
+            seconds -= sum(map(self.seconds_of, clones.ops))
             seconds -= self.device.launch * (not isinstance(clones.readers[0], StructuredOp))
         return seconds + moved / self.bandwidth
 

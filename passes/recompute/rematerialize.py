@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from math import inf
 
 from xdsl.context import Context
@@ -16,7 +17,7 @@ from fuse_opt.passes.decisions.steering import Steering, Step, steer
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.options import check_counts, tunable
 from fuse_opt.passes.recompute.cloning import clone, erase_unread
-from fuse_opt.passes.recompute.proposals import Clones, Cut, Proposal, clones_of
+from fuse_opt.passes.recompute.proposals import Clones, Cut, Proposal, clones_of, work_seconds
 from fuse_opt.passes.recompute.stabbing import Stabbing
 from fuse_opt.passes.recompute.times import Memory, Times, is_repeatable
 from fuse_opt.passes.remarks import is_collecting, remark
@@ -151,13 +152,15 @@ class _Sweep:
             if self.peak >= self._peak_before:
                 return []  # what was computed again last has not helped
         memories = [memory for memory in dict.fromkeys(times.memory.values()) if self._may_be_dropped(memory)]
+        seconds_of = cache(partial(work_seconds, device=device))
         alive = Stabbing([(memory.made + 1, memory.last) for memory in memories], times.end)
         found: list[Proposal] = []
         for at in sorted(loads, key=lambda at: -loads[at]):
             if loads[at] <= options.target:
                 break
             if wanted := alive.take(at):
-                cut = Cut(times, at, [memories[k] for k in wanted], device, loads[at] <= device.cache_bytes)
+                in_caches = loads[at] <= device.cache_bytes
+                cut = Cut(times, at, [memories[k] for k in wanted], device, seconds_of, in_caches, options.max_ops)
                 if options.products == SEARCHED:
                     cut.keep(options.target, loads)
                 found += cut.proposals()
@@ -173,9 +176,9 @@ class _Sweep:
         return sorted(saving, key=lambda each: -each.seconds / each.nbytes)
 
     def _takes(self, proposal: Proposal) -> bool:
-        if (count := proposal.count()) > self.options.max_ops:
-            message = f"{count} ops would be computed again, at most {self.options.max_ops} are"
-            self.refused.append((proposal, "many-ops", message, f"max-ops={count}"))
+        if proposal.count() > self.options.max_ops:
+            message = f"more than {self.options.max_ops} ops would be computed again for a reader"
+            self.refused.append((proposal, "many-ops", message, "a larger max-ops"))
             return False
         if self.balance + proposal.seconds < 0:
             lost = -proposal.seconds - self.balance

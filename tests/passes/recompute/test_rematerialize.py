@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from itertools import chain, combinations
+from typing import Any
 
 import pytest
 from ir_testing import apply, assert_same_bits, evaluate, parse, random_arguments, text_of
 from laws import parses_to_itself
+from xdsl.ir import Operation
 
 from fuse_opt.passes.decisions import DecisionError, limit_fuel, record_decisions, replay_decisions
 from fuse_opt.passes.decisions.text import format_decisions, parse_decisions
+from fuse_opt.passes.recompute import proposals
 from fuse_opt.passes.recompute.least_cut import LeastCut
 from fuse_opt.passes.recompute.stabbing import Stabbing
+from fuse_opt.passes.recompute.times import Times
+from fuse_opt.passes.remarks import collect
 
 EAGER = "rematerialize{slower=1.0 smallest-bytes=0}"
 """All that saves bytes, whatever it takes."""
@@ -144,6 +150,29 @@ def test_products_are_replayed_without_their_option() -> None:
     assert "graph.matmul" in format_decisions(decisions)
     with replay_decisions(decisions):
         assert text_of(apply(parse(GRADIENT), "rematerialize")) == whole
+
+
+def test_nothing_is_looked_at_beyond_what_may_be_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a large function all hangs together: what each of its readers needs would be a square of its size."""
+    seen: list[int] = []
+
+    def counted(times: Times, ops: Collection[Operation], *rest: Any) -> proposals.Clones:
+        seen.append(len(ops))
+        return clones_of(times, ops, *rest)
+
+    clones_of = proposals.clones_of
+    monkeypatch.setattr(proposals, "clones_of", counted)
+    lines = [f"%p = graph.matmul %x, %w : ({S}, {S}) -> {S}", f"%h0 = graph.exp %p : ({S}) -> {S}"]
+    lines += [f"%h{k + 1} = graph.tanh %h{k} : ({S}) -> {S}" for k in range(40)]
+    lines += [f"%g0 = graph.matmul %h40, %w : ({S}, {S}) -> {S}"]
+    for k in reversed(range(40)):
+        lines += [f"%m{k} = graph.multiply %g{39 - k}, %h{k} : ({S}, {S}) -> {S}"]
+        lines += [f"%g{40 - k} = graph.matmul %m{k}, %w : ({S}, {S}) -> {S}"]
+    text = f"func.func @main(%x: {S}, %w: {S}) -> {S} {{\n" + "\n".join([*lines, f"func.return %g40 : {S}", "}"])
+    with collect() as remarks:
+        assert "recompute" not in text_of(apply(parse(text), EAGER.replace("}", " max-ops=8}")))
+    assert max(seen) == 9 and [each.code for each in remarks] == ["many-ops"]
+    assert remarks[0].message.endswith("more than 8 ops would be computed again for a reader")
 
 
 @pytest.mark.parametrize("seed", range(30))
