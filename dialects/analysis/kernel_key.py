@@ -58,9 +58,7 @@ def _lines(kernel: KernelOp, overwritten: Collection[int]) -> Iterator[str]:
                 yield entered(value)
         for value in op.results:
             numbers[value] = len(numbers)
-        read = ", ".join(str(numbers[value]) for value in op.operands)
-        types = ", ".join(str(value.type) for value in op.results)
-        yield f"{op.name} {read} {_properties(op)} -> {types}"
+        yield meaning(op, ", ".join(str(numbers[value]) for value in op.operands))
     for value in arguments:
         if value not in numbers and isinstance(value.type, TensorType):
             yield entered(value)
@@ -85,9 +83,11 @@ def _in_order(kernel: KernelOp) -> Iterator[Operation]:
             yield op
 
 
-def _properties(op: Operation) -> str:
+def meaning(op: Operation, read: str = "") -> str:
+    """What an op computes, of what it reads: its name, what it has besides, and the types of its results."""
     found: dict[str, Attribute] = {**op.properties, **op.attributes}
-    return "{" + ", ".join(f"{name} = {found[name]}" for name in sorted(found) if name not in _NO_MEANING) + "}"
+    told = ", ".join(f"{name} = {found[name]}" for name in sorted(found) if name not in _NO_MEANING)
+    return f"{op.name} {read} {{{told}}} -> {', '.join(str(value.type) for value in op.results)}"
 
 
 def _digest(text: str) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import Block, Operation
 
+from fuse_opt.passes.decisions.neighbourhoods import Neighbourhoods
 from fuse_opt.passes.decisions.numbering import Numbering
 from fuse_opt.passes.decisions.text import Decision
 
@@ -34,11 +35,19 @@ class Fuel:
 class Recorder:
     """Who takes notes."""
 
-    def __init__(self, refused: list[tuple[Decision, str]] | None = None) -> None:
+    def __init__(self, refused: list[tuple[Decision, str]] | None = None, *, near: bool = False) -> None:
+        """`near` asks for what is near the ops of each decision."""
         self.decisions: list[Decision] = []
         self.refused = refused
         """What was possible and not made, with the reason's code, where anybody asks for it."""
         self.numbering = Numbering()
+        self.near = Neighbourhoods() if near else None
+
+    def enter(self, pass_name: str, module: Operation) -> int:
+        """Notes the ops there are before a pass, and gives the number of its run."""
+        if self.near is not None:
+            self.near.clear()
+        return self.numbering.enter(pass_name, module)
 
     def moved(self, ops: Mapping[Operation, Operation]) -> Recorder:
         """Who takes further notes of a copy of a module, by each of the ops its copy; these here stay as they are."""
@@ -114,9 +123,10 @@ class Steering:
         """The decision about these ops, before it is made; None when nobody takes notes."""
         if self.recorder is None:
             return None
-        numbering = self.recorder.numbering
+        numbering, near = self.recorder.numbering, self.recorder.near
         refs, read_by = (tuple(map(numbering.reference, each)) for each in (ops, readers))
-        return Decision(self.pass_name, self.run, numbering.places[ops[0]][0], refs, read_by, choice, word)
+        known = () if near is None else tuple(map(near.of, (*ops, *readers)))
+        return Decision(self.pass_name, self.run, numbering.places[ops[0]][0], refs, read_by, choice, word, near=known)
 
     @property
     def notes_refusals(self) -> bool:
@@ -155,7 +165,7 @@ def steer(pass_name: str, module: Operation, fuel: int | None) -> Steering | Non
         return None if fuel is None else Steering(pass_name, 0, (Fuel(fuel, fuel),), None, None)
     steps, run = None, 0
     if asked.recorder is not None:
-        run = asked.recorder.numbering.enter(pass_name, module)
+        run = asked.recorder.enter(pass_name, module)
     if asked.script is not None:
         steps = asked.script.steps(pass_name, asked.script.numbering.enter(pass_name, module))
     own = () if fuel is None else (Fuel(fuel, fuel),)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.ir import SSAValue
 
@@ -66,6 +66,13 @@ class Decision:
     choice_col: int = field(default=1, compare=False)
     file: str = field(default="<decisions>", compare=False)
     line: int = field(default=0, compare=False)
+    near: tuple[str, ...] = field(default=(), compare=False)
+    """By each of the ops, then of the readers, a checksum of it and of what is near it, where anybody asked for that."""
+
+    @property
+    def subject(self) -> str:
+        """What it is about: its text without what is chosen."""
+        return str(replace(self, choice=""))
 
     def __str__(self) -> str:
         run = f"#{self.run}" if self.run else ""

@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from functools import partial
 from keyword import iskeyword
 from pathlib import Path
 from traceback import extract_tb
@@ -183,7 +184,10 @@ def run_pipeline(
     if tuned:
         from fuse_opt.tools.steering.tuned_plan import run_planned
 
-        if run_planned(tuned, module, passes, lambda chosen: _apply_all(chosen, module, ctx, observer)):
+        def run(module: ModuleOp, passes: Sequence[ModulePass], observer: Observer | None = observer) -> None:
+            _apply_all(passes, module, ctx, observer)
+
+        if run_planned(tuned, module, passes, run, partial(run, observer=None)):
             return
     _apply_all(passes, module, ctx, observer)
 

@@ -2,9 +2,12 @@
 
 ```json
 {"key": "p:41c0", "passes": {"order-for-memory": "strategy=dfs", "fuse-elementwise#1": "without"}, "steered": ["fuse-row"],
- "decisions": ["fuse-row @main: graph.max#0 + graph.subtract#0"]}
+ "decisions": ["fuse-row @main: graph.max#0 + graph.subtract#0"],
+ "edits": {"fuse-row @main: graph.exp#0 + graph.sum#0": "dropped"},
+ "near": {"fuse-row @main: graph.exp#0 + graph.sum#0": ["1f3a", "2e0b"]}}
 ```
-`fuse-tune --joint` writes it as the entry `plan` of its file. It holds for one program, and where it does not fit any more a
+`fuse-tune --joint` writes it as the entry `plan` of its file. It holds for one program. For another one, such as this one after
+an edit, those of its edits hold whose ops are there with all that was near them; where none does, or it does not fit any more, a
 remark says so and rules decide.
 """
 
@@ -12,8 +15,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from contextvars import Context as Variables
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,8 +26,8 @@ from typing import Any, cast
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from fuse_opt.passes.decisions.steering import is_replaying, replay_decisions
-from fuse_opt.passes.decisions.text import DecisionError, parse_decisions
+from fuse_opt.passes.decisions.steering import Recorder, is_replaying, record_decisions, replay_decisions
+from fuse_opt.passes.decisions.text import Decision, DecisionError, parse_decisions
 from fuse_opt.passes.remarks import RefusedError, collect, is_collecting, pass_on, remark
 
 WITHOUT, TWICE, EARLIER = "without", "twice", "earlier"
@@ -37,6 +41,12 @@ class PlanError(ValueError):
     """A plan that cannot be read; the text says what was expected."""
 
 
+DROPPED, ADDED = "dropped", "added"
+"""What may become of a decision, beside another choice."""
+ABOUT_DECISIONS = " @"
+"""What the text of a decision has, and that of a pass has not."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is other than rules have it."""
@@ -47,6 +57,21 @@ class Plan:
     """Lines, of the passes of `steered`."""
     steered: tuple[str, ...] = ()
     """Passes that make these decisions and no other."""
+
+    @classmethod
+    def of(cls, made: Iterable[Decision], edits: Mapping[str, str]) -> Plan:
+        """That of a program for which rules `made` decisions, with edits by passes or by what decisions are about."""
+        passes = {label: change for label, change in edits.items() if ABOUT_DECISIONS not in label}
+        told = {label: change for label, change in edits.items() if ABOUT_DECISIONS in label}
+        steered = tuple(dict.fromkeys(label.partition(" ")[0].partition("#")[0] for label in told))
+        lines: list[str] = []
+        for decision in made:
+            if decision.pass_name in steered:
+                change = told.get(decision.subject)
+                chosen = decision if change is None or change == DROPPED else replace(decision, choice=change)
+                lines += [] if change == DROPPED else [str(chosen)]
+        lines += [label for label, change in told.items() if change == ADDED]
+        return cls(passes, tuple(lines), steered)
 
     def edited(self, given: Sequence[ModulePass]) -> list[ModulePass]:
         """The passes as the plan has them. Raises PlanError for one that is not there."""
@@ -104,48 +129,66 @@ def program_key(module: ModuleOp) -> str:
     return f"p:{hashlib.sha256(str(module).encode()).hexdigest()[:_DIGITS]}"
 
 
-def plan_for(path: str, module: ModuleOp) -> tuple[Plan | None, str]:
-    """
-    The plan that a file has for a program, before any pass; where it has none, or one that is not for it, a sentence that says
-    so, empty where there is nothing to say. Raises PlanError.
-    """
+@dataclass(frozen=True)
+class Kept:
+    """The plan of a file."""
+
+    key: str
+    """Of the program that it was made for."""
+    plan: Plan
+    edits: Mapping[str, str]
+    """What it has other than rules."""
+    near: Mapping[str, tuple[str, ...]]
+    """By edit of a decision, the ops that it is about and what was near them."""
+
+    def fitting(self, made: Sequence[Decision], refused: Sequence[Decision]) -> tuple[Plan, list[str]]:
+        """For a program in which rules decided so, the plan with those edits whose ops are there; and the other edits."""
+        found, left = dict[str, str](), list[str]()
+        for label, change in self.edits.items():
+            near, run = self.near.get(label), label.partition(" ")[0]
+            among = {each.subject: None for each in (refused if change == ADDED else made) if each.near == near}
+            alike = [subject for subject in among if subject.partition(" ")[0] == run]
+            if label in alike or len(alike) == 1:
+                found[label if label in alike else alike[0]] = change
+            else:
+                left.append(label)
+        return Plan.of(made, found), left
+
+
+def kept_plan(path: str) -> Kept | None:
+    """The plan that a file has; None without one. Raises PlanError."""
     if not path.endswith(".json"):
-        return None, ""
+        return None
     try:
         status = Path(path).stat()
     except OSError:
-        return None, ""
-    entry = _entry(path, status.st_mtime_ns, status.st_size)
-    if entry is None:
-        return None, ""
-    key, plan = entry
-    if (found := program_key(module)) != key:
-        return None, f"{path}: its plan is for another program ({key}, this one is {found}): rules decide"
-    return plan, ""
+        return None
+    return _entry(path, status.st_mtime_ns, status.st_size)
 
 
-def run_planned(
-    path: str, module: ModuleOp, passes: Sequence[ModulePass], run: Callable[[Sequence[ModulePass]], None]
-) -> bool:
+Run = Callable[[ModuleOp, Sequence[ModulePass]], None]
+
+
+def run_planned(path: str, module: ModuleOp, passes: Sequence[ModulePass], run: Run, quietly: Run) -> bool:
     """
     Runs passes on a program as the plan that a file has for it says; whether it did. Where it does not fit, the module is as
-    it was, and a remark says why. Decisions that somebody gives by hand come first.
+    it was, and a remark says why. Decisions that somebody gives by hand come first. `quietly` runs passes that nobody watches.
     """
     if is_replaying():
         return False
     try:
-        plan, problem = plan_for(path, module)
+        plan, problem = _plan_for(path, module, passes, quietly)
         chosen = [] if plan is None else plan.edited(passes)
     except (PlanError, DecisionError) as error:
         plan, problem, chosen = None, str(error), []
+    if problem:
+        remark(_NAME, module, "tuned-problem", problem, flip="fuse-tune --joint")
     if plan is None:
-        if problem:
-            remark(_NAME, module, "tuned-problem", problem, flip="fuse-tune --joint")
         return False
     before = module.clone()
     try:
         with collect() if is_collecting() else nullcontext([]) as remarks, plan.steering():
-            run(chosen)
+            run(module, chosen)
     except (DecisionError, RefusedError) as error:
         module.detach_region(module.body)
         module.add_region(before.detach_region(before.body))
@@ -153,12 +196,36 @@ def run_planned(
         remark(_NAME, module, "tuned-problem", f"{path}: its plan does not fit any more: {error}; rules decide")
         return False
     pass_on(remarks)
-    remark(_NAME, module, "tuned", f"its passes and decisions are those of {path}: {json.dumps(dict(plan.passes))}")
+    about = json.dumps(dict(plan.passes)) if plan.passes else f"decisions of {', '.join(plan.steered)}"
+    remark(_NAME, module, "tuned", f"its passes and decisions are those of {path}: {about}")
     return True
 
 
+def _plan_for(path: str, module: ModuleOp, passes: Sequence[ModulePass], run: Run) -> tuple[Plan | None, str]:
+    """The plan that a file has for a program before any pass, and a sentence about what it has for others. Raises PlanError."""
+    if (kept := kept_plan(path)) is None:
+        return None, ""
+    if (found := program_key(module)) == kept.key:
+        return kept.plan, ""
+    another = f"{path}: its plan is for another program ({kept.key}, this one is {found})"
+    if not kept.near:
+        return None, f"{another}: rules decide"
+    plan, left = kept.fitting(*Variables().run(_decided, module.clone(), passes, run))
+    if not plan.steered:
+        return None, f"{another}, which has none of the ops that its edits are about: rules decide"
+    return plan, f"{another}: of its edits those are left out: {'; '.join(left)}" if left else ""
+
+
+def _decided(module: ModuleOp, passes: Sequence[ModulePass], run: Run) -> tuple[Sequence[Decision], Sequence[Decision]]:
+    """What rules decide about a program, and what they refuse."""
+    refused: list[tuple[Decision, str]] = []
+    with record_decisions(recorder=Recorder(refused, near=True)) as made:
+        run(module, passes)
+    return made, [decision for decision, _ in refused]
+
+
 @lru_cache(maxsize=8)
-def _entry(path: str, *changed: int) -> tuple[str, Plan] | None:
+def _entry(path: str, *changed: int) -> Kept | None:
     try:
         whole: object = json.loads(Path(path).read_text(encoding="utf-8", errors="replace"))
     except (ValueError, RecursionError, OSError):
@@ -172,4 +239,12 @@ def _entry(path: str, *changed: int) -> tuple[str, Plan] | None:
         raise PlanError(f"{path}: entry '{ENTRY}': expected passes, decisions and steered; run fuse-tune again")
     texts = {str(name): str(change) for name, change in cast("dict[str, object]", passes).items()}
     lines, names = cast("list[object]", decisions), cast("list[object]", steered)
-    return str(given.get("key")), Plan(texts, tuple(map(str, lines)), tuple(map(str, names)))
+    edits, near = (
+        cast("dict[str, Any]", each if isinstance(each := given.get(name), dict) else {}) for name in ("edits", "near")
+    )
+    return Kept(
+        str(given.get("key")),
+        Plan(texts, tuple(map(str, lines)), tuple(map(str, names))),
+        {label: str(change) for label, change in edits.items()},
+        {label: tuple(map(str, ops)) for label, ops in near.items()},
+    )

@@ -9,7 +9,7 @@ A candidate is a few edits, by what they are about:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from xdsl.dialects.builtin import ModuleOp
@@ -22,21 +22,20 @@ from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.selection import candidates
 from fuse_opt.passes.decisions import Decision, record_decisions
+from fuse_opt.passes.decisions.steering import Recorder
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.fusion.rules import FUSION_RULES, SECOND_ROUND
 from fuse_opt.passes.options import Value, tunable_options
 from fuse_opt.tools.compiler.pipeline import run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
-from fuse_opt.tools.steering.tuned_plan import EARLIER, TWICE, WITHOUT, Plan, pass_labels
+from fuse_opt.tools.steering.tuned_plan import ADDED, DROPPED, EARLIER, TWICE, WITHOUT, Plan, pass_labels
 from fuse_opt.tools.tuning.search.candidates import Candidate
 
-DROPPED, ADDED = "dropped", "added"
 PROFIT = ("recompute", "locality", "parallelism", "little-shared", "large")
 """Codes of refusals that rest on a model of what is faster, not on what is right."""
 SELECTION = "select-implementation"
 FUSION = tuple(dict.fromkeys((*FUSION_RULES, *SECOND_ROUND, "duplicate-producers", "fuse-horizontal")))
 """Passes of which the default pipeline may lose one, run one twice, or two in another order."""
-_ABOUT_DECISIONS = " @"
 _MEMORY = "fuse_opt.passes.memory."
 """Passes of this package move values and kernels, and compute nothing in another way."""
 
@@ -54,29 +53,19 @@ class Baseline:
 
     def plan(self, edits: Mapping[str, str | int]) -> Plan:
         """The plan with these edits."""
-        passes = {label: str(change) for label, change in edits.items() if _ABOUT_DECISIONS not in label}
-        told = {label: str(change) for label, change in edits.items() if _ABOUT_DECISIONS in label}
-        steered = tuple(dict.fromkeys(label.partition(" ")[0].partition("#")[0] for label in told))
-        lines: list[str] = []
-        for decision in self.decisions:
-            if decision.pass_name in steered:
-                change = told.get(subject(decision))
-                chosen = decision if change is None or change == DROPPED else replace(decision, choice=change)
-                lines += [] if change == DROPPED else [str(chosen)]
-        lines += [label for label, change in told.items() if change == ADDED]
-        return Plan(passes, tuple(lines), steered)
+        return Plan.of(self.decisions, {label: str(change) for label, change in edits.items()})
 
-
-def subject(decision: Decision) -> str:
-    """What a decision is about."""
-    return str(replace(decision, choice=""))
+    def near(self, edits: Mapping[str, str | int]) -> dict[str, list[str]]:
+        """By edit of a decision, the ops that it is about and what is near them."""
+        known = {decision.subject: list(decision.near) for decision in (*self.refused, *self.decisions)}
+        return {label: known[label] for label in edits if label in known}
 
 
 def baseline(module: ModuleOp, passes: Sequence[ModulePass]) -> Baseline:
     """What rules make of a copy of the program. Raises what passes raise."""
     copy, context, refused = module.clone(), make_context(), list[tuple[Decision, str]]()
     place = next((k for k, pass_ in enumerate(passes) if pass_.name == SELECTION), len(passes))
-    with record_decisions(refused) as made:
+    with record_decisions(recorder=Recorder(refused, near=True)) as made:
         run = partial(run_pipeline, copy, ctx=context)
         run(passes[:place])
         kernels = _offered(copy)
@@ -87,7 +76,7 @@ def baseline(module: ModuleOp, passes: Sequence[ModulePass]) -> Baseline:
     named = [(kernel, names) for kernel, names in kernels if kernel.implementation is not None]
     if [kernel.implementation.data for kernel, _ in named if kernel.implementation] == [one.choice for one in chosen]:
         for (_, names), decision in zip(named, chosen, strict=True):
-            offers[subject(decision)] = tuple(name for name in names if name != decision.choice)
+            offers[decision.subject] = tuple(name for name in names if name != decision.choice)
     profit = tuple(dict.fromkeys(decision for decision, code in refused if code in PROFIT))
     return Baseline(passes, tuple(made), profit, offers)
 
@@ -130,7 +119,7 @@ def changes(base: Baseline, same_bits: bool) -> Iterator[Candidate]:
                 yield Candidate.of({label: EARLIER}, False)
     for decision in base.decisions:
         if decision.pass_name in FUSION:
-            yield Candidate.of({subject(decision): DROPPED}, False)
+            yield Candidate.of({decision.subject: DROPPED}, False)
 
 
 def _spelt(value: Value) -> str:

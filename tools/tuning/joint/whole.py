@@ -81,7 +81,8 @@ class Search:
             return Plan(), {}
         plan, edits = program.plan(candidate_of(line)), candidate_of(line).settings
         kept = {name: line[name] for name in ("speedup", "pairs", "same_bits") if name in line}
-        return plan, {ENTRY: {"key": program.key.key, "edits": edits, **plan.entry(), **kept}}
+        near = program.baseline.near(edits)
+        return plan, {ENTRY: {"key": program.key.key, "edits": edits, "near": near, **plan.entry(), **kept}}
 
 
 def _unwritten(result: Result) -> None:

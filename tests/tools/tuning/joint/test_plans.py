@@ -18,7 +18,7 @@ from fuse_opt.tools.compiler.api import load
 from fuse_opt.tools.compiler.backend_switch import with_tuned
 from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
-from fuse_opt.tools.steering.tuned_plan import PlanError, plan_for
+from fuse_opt.tools.steering.tuned_plan import PlanError, kept_plan
 from fuse_opt.tools.tuning.joint.edits import ADDED, DROPPED
 from fuse_opt.tools.tuning.joint.pareto import tried_front
 from fuse_opt.tools.tuning.joint.program_site import ProgramSite
@@ -115,9 +115,32 @@ def test_a_plan_that_is_confirmed_is_applied_to_its_program_alone(tmp_path: Path
     text, remarks = made(TEXT, file)
     assert 'implementation = "numpy.matmul"' in text and text != made(TEXT)[0]
     assert [each for each in remarks if each.code == "tuned" and "its passes and decisions are those" in each.message]
-    other = TEXT.replace("%e", "%y")
+    other = TEXT.replace("x24x", "x32x").replace("x24xf32", "x32xf32")
     text, remarks = made(other, file)
-    assert text == made(other)[0] and [each for each in remarks if "is for another program" in each.message]
+    assert text == made(other)[0] and [each for each in remarks if "which has none of the ops" in each.message]
+
+
+@pytest.mark.parametrize("edit", ["names", "before", "behind"])
+def test_a_plan_follows_its_ops_into_an_edited_program(edit: str, tmp_path: Path) -> None:
+    """The product is another number by then, or has another name."""
+    _, file = search(tmp_path, {"numpy.matmul": 0.8})
+    w, x = "tensor<16x24xf32>", "tensor<8x16xf32>"
+    first = f"  %n = graph.matmul %x, %v : ({x}, tensor<16x16xf32>) -> {x}\n"
+    last = "  %q = graph.negative %r : (tensor<8x24xf32>) -> tensor<8x24xf32>\n"
+    if edit == "names":
+        text = TEXT.replace("%h", "%g").replace("%e", "%h")
+    else:
+        text = TEXT.replace("%w: ", "%v: tensor<16x16xf32>, %w: ")
+        text = text.replace("{\n", "{\n" + first, 1).replace("tensor<8x24xf32> {", f"(tensor<8x24xf32>, {x}) {{")
+        text = text.replace("return %r : tensor<8x24xf32>", f"return %r, %n : tensor<8x24xf32>, {x}")
+    if edit == "behind":
+        text = text.replace("  func.return %r", last + "  func.return %q")
+    planned, remarks = made(text, file)
+    assert planned.count('implementation = "numpy.matmul"') == 1 and planned.count("graph.matmul") == text.count(
+        "matmul"
+    )
+    assert '"numpy.matmul"' in next(line for line in planned.splitlines() if w in line and "implementation" in line)
+    assert [each for each in remarks if "decisions of select-implementation" in each.message]
 
 
 def test_a_plan_that_does_not_fit_leaves_the_program_to_the_rules(tmp_path: Path) -> None:
@@ -136,7 +159,7 @@ def test_a_plan_that_does_not_fit_leaves_the_program_to_the_rules(tmp_path: Path
         assert text == plain and [each for each in remarks if each.code == "tuned-problem" and said in each.message]
     path.write_text(json.dumps({"plan": {"key": "p"}}))
     with pytest.raises(PlanError, match="expected passes, decisions and steered"):
-        plan_for(str(path), load(TEXT))
+        kept_plan(str(path))
 
 
 def test_what_a_model_refused_can_be_asked_for() -> None:
