@@ -13,11 +13,9 @@ from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.gpu import BulkOp, LibraryCallOp
 from fuse_opt.dialects.interfaces.symbols import Stated, change_sizes
 from fuse_opt.dialects.types.extents import evaluate
-from fuse_opt.lowering.convert.convert_fused_to_gpu import ConvertFusedToGpuPass
 from fuse_opt.lowering.convert.convert_fused_to_loops import ConvertFusedToLoopsPass
 from fuse_opt.lowering.convert.functions import ConvertedKernel
 from fuse_opt.lowering.emit.c import build_program, build_sized_program
-from fuse_opt.lowering.emit.cuda import build_cuda_program
 from fuse_opt.lowering.emit.program_builder import ProgramBuilder, program_function
 from fuse_opt.lowering.program import BufferRef, LibraryCall, Program, Segment
 
@@ -51,9 +49,14 @@ def trace_program(module: ModuleOp, function: str | None = None, target: str = "
     it, but for the launches, which are not grouped. The module is not changed. Raises what these raise.
     """
     lowered = module.clone()
-    on_cpu = target == "cpu"
-    kernels = (ConvertFusedToLoopsPass() if on_cpu else ConvertFusedToGpuPass()).traced(lowered)
-    return _found(lowered, function, (build_program if on_cpu else build_cuda_program)(lowered, function), kernels)
+    if target == "cpu":
+        kernels = ConvertFusedToLoopsPass().traced(lowered)
+        return _found(lowered, function, build_program(lowered, function), kernels)
+    from fuse_opt.lowering.convert.convert_fused_to_gpu import ConvertFusedToGpuPass
+    from fuse_opt.lowering.emit.cuda import build_cuda_program
+
+    kernels = ConvertFusedToGpuPass().traced(lowered)
+    return _found(lowered, function, build_cuda_program(lowered, function), kernels)
 
 
 def trace_sized(module: ModuleOp, function: str | None, stated: Stated, values: Mapping[str, int]) -> TracedProgram:

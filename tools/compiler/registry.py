@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _TARGETS = ROOT / "tools" / "targets"
 _TARGET_PREFIX = "target_"
 _DOCSTRING = re.compile(r'(?:#.*\n|\s)*"""(.*?)(?:"""|\n|\Z)')
+_NAME = re.compile(r"^[ \t]+name(?:\s*:[^=\n]+)?\s*=\s*[\"']([^\"']*)[\"']", re.MULTILINE)
 _T = TypeVar("_T")
 
 
@@ -124,8 +125,7 @@ def _target_files() -> dict[str, Path]:
 
 def _states_name(path: Path, name: str) -> bool:
     """Whether a class in the file has the line `name = "<name>"`, as every pass has."""
-    pattern = rf"^[ \t]+name(?:\s*:[^=\n]+)?\s*=\s*[\"']{re.escape(name)}[\"']"
-    return re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+    return name in _NAME.findall(path.read_text(encoding="utf-8"))
 
 
 def _summary(source: str) -> str:

@@ -19,7 +19,7 @@ from fuse_opt.tools.compiler.pipeline import run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.steering.tuned_plan import Plan, program_key
 from fuse_opt.tools.tuning.joint.edits import Baseline, baseline, changes
-from fuse_opt.tools.tuning.search.candidates import BUILD, Candidate, Site, Target
+from fuse_opt.tools.tuning.search.candidates import Candidate, Site, Target, build
 from fuse_opt.tools.watching.bounds import allowed_in_function
 
 Array = np.ndarray[Any, Any]
@@ -60,7 +60,7 @@ class ProgramSite(Site):
         """The program of a candidate. Raises what passes and lowering raise."""
         if candidate not in self._programs:
             module = self.planned(candidate)
-            self._programs[candidate], self._modules[candidate] = BUILD[self.target](module), str(module)
+            self._programs[candidate], self._modules[candidate] = build(module, self.target), str(module)
         return self._programs[candidate]
 
     def text(self, candidate: Candidate) -> str:

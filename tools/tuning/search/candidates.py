@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, cast
@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.analysis.kernel_key import KernelKey
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.lowering.emit import build_cuda_program, build_program
+from fuse_opt.lowering.emit import build_program
 from fuse_opt.lowering.program import Program
 from fuse_opt.lowering.reference.interpreter import evaluate_op
 from fuse_opt.passes.scheduling.tuned_lookup import is_tunable
@@ -29,8 +29,6 @@ Target: TypeAlias = Literal["c", "cuda"]
 
 _PIPELINE = "infer-inplace,plan-memory,bulk-launches"
 _DIGITS = 32
-BUILD: Mapping[str, Callable[[ModuleOp], Program]] = {"c": build_program, "cuda": build_cuda_program}
-"""By the language of a site: programs of modules that passes have made ready."""
 _SAME_ORDER = ("pointwise", "tile")
 """Kinds between which nothing is computed in another order."""
 
@@ -89,7 +87,7 @@ class Site:
         kernel = next(op for op in module.walk() if isinstance(op, KernelOp))
         kernel.schedule = schedule_of({**candidate.settings, **self.words})
         run_pipeline(module, make_passes(f"schedule-kernels,{_PIPELINE}"), make_context())
-        self._programs[candidate] = found = BUILD[self.target](module)
+        self._programs[candidate] = found = build(module, self.target)
         return found
 
     def text(self, candidate: Candidate) -> str:
@@ -118,6 +116,15 @@ class Site:
 
         own = str(self.default.settings["kind"])
         return [own, *(kind for kind in SCHEMES if kind != own and is_tunable(kind) and not SCHEMES[kind](self.kernel))]
+
+
+def build(module: ModuleOp, target: Target) -> Program:
+    """The program of a module that passes have made ready. Raises what lowering raises."""
+    if target == "c":
+        return build_program(module)
+    from fuse_opt.lowering.emit import build_cuda_program  # imports much that others do without
+
+    return build_cuda_program(module)
 
 
 def text_key(program: Program) -> str:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from fuse_opt.runtime.host.thread_pool import limit_threads
 from fuse_opt.tools.compiler.builders import Backend, whole_program
 from fuse_opt.tools.tuning.search.slots import CALLS_BEFORE, Slots, Timed, pairs
 from fuse_opt.tools.watching.units import is_float
+
+if TYPE_CHECKING:
+    from fuse_opt.tools.tuning.search.candidates import Target
 
 Array = np.ndarray[Any, Any]
 
@@ -56,7 +59,7 @@ class Trial:
     """Whether the candidate gets its memory before the default does."""
     flags: tuple[str, ...] = ()
     """More arguments of the compiler, for a run that is compared and not timed."""
-    target: str = "c"
+    target: Target = "c"
     """What language the programs are in: "cuda" ones run on the device that is there."""
 
 
@@ -93,12 +96,12 @@ def _programs(trial: Trial) -> list[Program]:
     return [built(each, trial.target) if isinstance(each, str) else each for each in (trial.default, trial.candidate)]
 
 
-def built(text: str, target: str) -> Program:
+def built(text: str, target: Target) -> Program:
     """The program of a module that passes have made ready."""
-    from fuse_opt.lowering.emit import build_cuda_program, build_program
     from fuse_opt.tools.compiler.api import load
+    from fuse_opt.tools.tuning.search.candidates import build
 
-    return (build_cuda_program if target == "cuda" else build_program)(load(text))
+    return build(load(text), target)
 
 
 def _loader(target: str) -> Callable[[Program], Any]:
