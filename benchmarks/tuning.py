@@ -36,6 +36,12 @@ from tuning_programs import EXAMPLES, OTHERS, PROGRAMS, file_name, four_kernels,
 TUNE = [sys.executable, "-m", "fuse_opt.tools.tuning.fuse_tune_main"]
 
 
+def installed(folder: Path) -> dict[str, str]:
+    """The environment of runs that find modules compiled, as those of an installation are; the first of them compiles them."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPYCACHEPREFIX": str(folder / "modules")}
+
+
 def tuned(
     given: argparse.Namespace, folder: Path, texts: Mapping[str, Callable[[], str]]
 ) -> Iterator[tuple[str, dict[str, Any], str]]:
@@ -139,11 +145,12 @@ def kill(given: argparse.Namespace, folder: Path) -> None:
     records, drawn = folder / "records", random.Random(given.seed)
     words = [str(source), "-o", str(folder / "t.json"), "--trials", "160", "--threads", "1", "--records", str(records)]
     said, resumed = dict[int, float](), dict[int, float]()
+    environment = installed(folder)
     killed = 0
     for number in range(given.times):
         before, start = turns_in(records), time.monotonic()
         with (told := folder / "told.txt").open("w") as stream:
-            run = subprocess.Popen([*TUNE, *words], stderr=stream, start_new_session=True)
+            run = subprocess.Popen([*TUNE, *words], stderr=stream, start_new_session=True, env=environment)
         until = start + drawn.uniform(5.0, 14.0)
         while time.monotonic() < until and run.poll() is None:
             if number not in said and "goes on behind" in told.read_text():
@@ -163,7 +170,7 @@ def kill(given: argparse.Namespace, folder: Path) -> None:
         with suppress(ProcessLookupError):
             run.send_signal(signal.SIGKILL)
         run.wait()
-    final = subprocess.run([*TUNE, *words], capture_output=True, text=True)
+    final = subprocess.run([*TUNE, *words], capture_output=True, text=True, env=environment)
     turns = [
         (line["key"], json.dumps(line["schedule"]), line["turn"])
         for line in lines_of(records)
