@@ -37,15 +37,22 @@ def serve(source: Path, tuned: str) -> None:
     from fuse_opt import compile as compile_program
 
     text, drawn = source.read_text(), np.random.default_rng(0)
-    header = text[: text.index("->")]
-    shapes = [tuple(map(int, found.split("x"))) for found in re.findall(r"tensor<([\dx]+)xf32>", header)]
-    arrays: list[Any] = [drawn.standard_normal(shape, dtype=np.float32) for shape in shapes]
+    header = text[text.index("func.func") : text.index("->")]
+    arrays = [_drawn(drawn, *found) for found in re.findall(r"tensor<((?:\d+x)*)(\w+)>([^%]*)", header)]
     program: Any = compile_program(text, tuned=tuned) if tuned else compile_program(text)
     once = min(_seconds(program, arrays) for _ in range(5))
     count = max(round(_SLOT_SECONDS / max(once, 1e-7)), _CALLS)
     print("ready", flush=True)
     for _ in sys.stdin:
         print(min(_seconds(program, arrays) for _ in range(count)), flush=True)
+
+
+def _drawn(drawn: Any, extents: str, element: str, rest: str) -> Any:
+    """An argument: numbers, some of them true where they are i1, and small ones where the program bounds what is drawn."""
+    shape = [int(extent) for extent in extents.split("x") if extent]
+    if element == "i1":
+        return drawn.random(shape) < 0.5
+    return drawn.standard_normal(shape, dtype="f4") * (0.02 if "graph.range" in rest else 1.0)
 
 
 def _seconds(program: Any, arrays: Sequence[Any]) -> float:
