@@ -18,6 +18,7 @@ from fuse_opt.dialects.types.index_expr import Dim, constant
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.lowering.cpu.pipelined_rows import PipelinedRows
+from fuse_opt.lowering.cpu.prefetch import asking_stage, prefetch_next_row
 from fuse_opt.lowering.hints import LIMITS
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage, body_cost
@@ -128,6 +129,8 @@ class PassLoops(PipelinedRows):
         self.tasks: Extent = 1
         self.nested = True
         self.begin, self.end = bounds
+        self._asks: tuple[Stage, Sequence[Stage], Dim] | None = None
+        """The stage that asks for the next row, those of which it asks for what they take, and what counts rows."""
         self.work: int = max(self._build_rows() if loop_body.is_row else self._build_pointwise(), 1)
         """Simple operations of a task."""
 
@@ -214,12 +217,19 @@ class PassLoops(PipelinedRows):
         late = self.memory.in_place(loop_body, whole) or self._streams(whole, columns)
         stages = plan_stages(nodes, whole, columns, late)
         self._keep_rows(stages, late)
+        if (asking := asking_stage(self, stages)) is not None:
+            self._asks = asking, [stage for stage in stages if stage.dims == asking.dims], task
         if not self.memory.nontemporal and self.may_overlap(stages):
             self.build_pipelined(task, (self.begin, self.end), stages, once)
         else:
             self._build_stages(task, stages, once)
         loops = sum(estimate(extent(stage.dims)) * self.stage_work(stage) for stage in stages)
         return loops + sum(body_cost(node.op) for node in loop_body.nodes if node.op and not node.op.COMBINE)
+
+    def ask_ahead(self, stage: Stage, scope: Scope, first: Dim, count: int) -> None:
+        if self._asks is not None and stage is self._asks[0]:
+            _, stages, row = self._asks
+            prefetch_next_row(self, stages, scope, (row, stage.dims[-1], first), count)
 
     def _keep_rows(self, stages: list[Stage], late: bool) -> None:
         """Chooses what stages hand on in rows: in those of results, or in memory of the function's own."""

@@ -3,18 +3,26 @@
 Prefetchers of processors follow several short rows at a time badly, and stores to accumulators fill the queues that would
 let loads run ahead. So a task goes along memory, and asks for what comes next (Callahan, Kennedy and Porterfield 1991:
 software prefetching).
+
+Of the loops of a row some wait for memory and others compute, so that memory waits for these. One that computes asks for what the
+next row needs: a row of each result, whose lines are read before they are stored to, and one of each operand where these lie
+behind all caches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.ir import SSAValue
+
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.index_expr import Dim, constant
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.lowering.cpu.stage import StageLoops
+from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr
-from fuse_opt.lowering.kernel.loop_splitting import Fixed, flat_memory
+from fuse_opt.lowering.kernel.loop_splitting import Fixed, flat_memory, outside_caches
 from fuse_opt.lowering.kernel.scope import Scope
 
 AHEAD_BYTES = 16 << 10
@@ -23,6 +31,9 @@ STRETCH_BYTES = 2 << 10
 """Of rows that an iteration takes together."""
 SHORTEST_BYTES, LONGEST_BYTES = 1 << 10, 4 << 10
 """Of rows to ask for at once. Along shorter ones an iteration goes on where the one before ended, longer ones are streams."""
+
+LONGEST_ROW_BYTES = 16 << 10
+"""Of rows that are asked for while the one before is computed: a few of them have to stay in a first level cache."""
 
 
 def rows_at_a_time(loads: Sequence[ScalarNode], lanes: int, most: int) -> int:
@@ -51,3 +62,41 @@ def prefetch_rows(
         buffer = flat_memory(scope.root, loops.emitter.buffers[node.value])
         arguments = [buffer, place, scope.root.index_constant(step * lane.extent)]
         scope.call_for_effect(f"fo_prefetch_{dtype(node.value).name}", arguments)
+
+
+def asking_stage(loops: StageLoops, stages: Sequence[Stage]) -> Stage | None:
+    """The stage whose loop asks for the next row: behind the first, which waits for memory, the one that computes most."""
+    able = [stage for stage in stages[1:] if stage.dims and loops.lanes(stage) and _is_worth_asking(loops, stage)]
+    return max(able, key=loops.stage_work, default=None)
+
+
+def _is_worth_asking(loops: StageLoops, stage: Stage) -> bool:
+    """Whether rows are long enough for it, and not too long for a first level cache."""
+    length, sizes = stage.dims[-1].extent, [dtype(node.value).itemsize for node in loops.nodes_of(stage)]
+    return not isinstance(length, Size) and SHORTEST_BYTES <= length * max(sizes, default=0) <= LONGEST_ROW_BYTES
+
+
+def prefetch_next_row(
+    loops: StageLoops, stages: Sequence[Stage], scope: Scope, dims: tuple[Dim, Dim, Dim], count: int
+) -> None:
+    """
+    Asks for so many elements of the row after this one, of each result and, where caches are too small, of each operand. `dims`:
+    of rows, along a row, and what counts the first one of these elements.
+    """
+    row, along, first = dims
+    asked: dict[tuple[SSAValue, IndexExpr], str] = {}
+    for stage in stages if not loops.memory.nontemporal else ():
+        for store in stage.stores:
+            buffer = loops.arguments[loops.memory.targets[store.result]]
+            asked[buffer, loops.nodes.space.apply(store.address)] = dtype(store.node.value).name
+    if outside_caches(loops.loop_body):
+        for node in loops.loop_body.loads():
+            asked[loops.emitter.buffers[node.value], loops.nodes.addresses[node]] = dtype(node.value).name
+    this = Dim(f"this_{row.name}", row.extent)
+    place = Fixed(scope, {row: as_expr(this) + 1, along: as_expr(first)})
+    place.indices[this] = scope.dim_value(row)
+    for (buffer, address), element in asked.items():
+        factors = address.coefficients() or {}
+        if factors.get(along) == 1 and factors.get(row):
+            arguments = [flat_memory(scope.root, buffer), place.index(address), scope.root.index_constant(count)]
+            scope.call_for_effect(f"fo_prefetch_near_{element}", arguments)

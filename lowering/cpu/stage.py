@@ -237,6 +237,7 @@ class StageLoops:
         block = Block(arg_types=[INDEX])
         self.name(block.args, last, stage)
         scope = Scope(outer, block, {first: block.args[0]})
+        self.ask_ahead(stage, scope, first, lanes)
         if beside is not None:  # first, as what it reads in row buffers may be overwritten
             own = Scope(beside.scope, block, {first: block.args[0]})
             self._join_lanes(beside.stage, own, first, [], constant(lanes))
@@ -268,6 +269,9 @@ class StageLoops:
         elif last in bounds or has_rest:
             self._join_at(stage, outer, first, memories, middle, rest)
         return []
+
+    def ask_ahead(self, stage: Stage, scope: Scope, first: Dim, count: int) -> None:
+        """Asks for memory that comes into use later than so many neighbours from `first` on, in the scope of their loop."""
 
     def _may_compute_beyond(self, stage: Stage) -> bool:
         """Whether nothing that is computed of what lies behind a row of an unknown extent does harm: numbers are of floats."""

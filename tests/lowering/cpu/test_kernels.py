@@ -177,6 +177,27 @@ def test_long_rows_of_cheap_scalars_are_kept_in_memory_of_their_own() -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize(
+    ("columns", "donated", "asks"), [(771, False, 1), (129, False, 0), (5003, False, 0), (771, True, 1)]
+)
+def test_a_loop_that_computes_asks_for_the_next_row_of_the_result(columns: int, donated: bool, asks: int) -> None:
+    """Rows of 1 to 16 KiB; none of the operand, which caches hold."""
+    text = softmax_program(f"5x{columns}xf32", "5x1xf32", "1", donated=donated)
+    assert len(re.findall(r"^ +fo_prefetch_near_f32\(", emit_c(parse(text)), re.MULTILINE)) == asks
+    check(text)
+
+
+@pytest.mark.parametrize(("rows", "stores", "asks"), [(9001, "", 1), (12001, "", 2), (12001, "nontemporal", 1)])
+def test_a_loop_asks_for_the_next_row_of_what_no_cache_holds(rows: int, stores: str, asks: int) -> None:
+    """Results that go past the caches are not asked for."""
+    text = softmax_program(f"{rows}x771xf32", f"{rows}x1xf32", "1")
+    if stores:
+        schedule = f'attributes {{schedule = {{kind = "row", stores = "{stores}"}}}}'
+        text = text.replace(f"-> (tensor<{rows}x771xf32>)", f"-> (tensor<{rows}x771xf32>) {schedule}", 1)
+    assert len(re.findall(r"^ +fo_prefetch_near_f32\(", emit_c(parse(text)), re.MULTILINE)) == asks
+
+
+@needs_compiler
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 100003])
 def test_sizes_of_pointwise_kernels(size: int):
     text = f"""func.func @main(%x: tensor<{size}xf32>, %y: tensor<{size}xf32>) -> tensor<{size}xf32> {{
