@@ -217,9 +217,10 @@ class PassLoops(PipelinedRows):
         late = self.memory.in_place(loop_body, whole) or self._streams(whole, columns)
         stages = plan_stages(nodes, whole, columns, late)
         self._keep_rows(stages, late)
-        if (asking := asking_stage(self, stages)) is not None:
+        overlap = not self.memory.nontemporal and self.may_overlap(stages)
+        if (asking := asking_stage(self, stages, overlap)) is not None:
             self._asks = asking, [stage for stage in stages if stage.dims == asking.dims], task
-        if not self.memory.nontemporal and self.may_overlap(stages):
+        if overlap:
             self.build_pipelined(task, (self.begin, self.end), stages, once)
         else:
             self._build_stages(task, stages, once)

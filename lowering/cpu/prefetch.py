@@ -19,10 +19,10 @@ from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
 from fuse_opt.dialects.types.size import Size
-from fuse_opt.lowering.cpu.stage import StageLoops
+from fuse_opt.lowering.cpu.stage import LIGHT_WORK, StageLoops
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr
-from fuse_opt.lowering.kernel.loop_splitting import Fixed, flat_memory, outside_caches
+from fuse_opt.lowering.kernel.loop_splitting import Fixed, flat_memory, is_moved, outside_caches
 from fuse_opt.lowering.kernel.scope import Scope
 
 AHEAD_BYTES = 16 << 10
@@ -32,8 +32,10 @@ STRETCH_BYTES = 2 << 10
 SHORTEST_BYTES, LONGEST_BYTES = 1 << 10, 4 << 10
 """Of rows to ask for at once. Along shorter ones an iteration goes on where the one before ended, longer ones are streams."""
 
-LONGEST_ROW_BYTES = 16 << 10
-"""Of rows that are asked for while the one before is computed: a few of them have to stay in a first level cache."""
+MOST_BYTES = 20 << 10
+"""Of rows that are asked for while the one before is computed, which a first level cache holds beside that one."""
+SECOND_LEVEL_CACHE = 2 << 20
+"""Bytes that a kernel may move before its rows are worth asking for."""
 
 
 def rows_at_a_time(loads: Sequence[ScalarNode], lanes: int, most: int) -> int:
@@ -64,16 +66,30 @@ def prefetch_rows(
         scope.call_for_effect(f"fo_prefetch_{dtype(node.value).name}", arguments)
 
 
-def asking_stage(loops: StageLoops, stages: Sequence[Stage]) -> Stage | None:
-    """The stage whose loop asks for the next row: behind the first, which waits for memory, the one that computes most."""
-    able = [stage for stage in stages[1:] if stage.dims and loops.lanes(stage) and _is_worth_asking(loops, stage)]
-    return max(able, key=loops.stage_work, default=None)
+def asking_stage(loops: StageLoops, stages: Sequence[Stage], overlap: bool) -> Stage | None:
+    """
+    The stage whose loop asks for the next row: behind the first, which waits for memory, the one that computes most. Where the
+    last loop of a row is one with the first of the next, a light one has nothing to ask for that caches hold.
+    """
+    body = loops.loop_body
+    if not is_moved(body, SECOND_LEVEL_CACHE):
+        return None
+    able = [
+        stage for stage in stages[1:] if stage.dims and loops.lanes(stage) and row_bytes(stage, loops) >= SHORTEST_BYTES
+    ]
+    found = max(able, key=loops.stage_work, default=None)
+    is_light = found is not None and loops.stage_work(found) <= LIGHT_WORK
+    return None if overlap and is_light and not outside_caches(body) else found
 
 
-def _is_worth_asking(loops: StageLoops, stage: Stage) -> bool:
-    """Whether rows are long enough for it, and not too long for a first level cache."""
-    length, sizes = stage.dims[-1].extent, [dtype(node.value).itemsize for node in loops.nodes_of(stage)]
-    return not isinstance(length, Size) and SHORTEST_BYTES <= length * max(sizes, default=0) <= LONGEST_ROW_BYTES
+def row_bytes(stage: Stage, loops: StageLoops) -> int:
+    """Of the widest elements that a stage has a row of; none where rows have unknown extents."""
+    length = stage.dims[-1].extent
+    return (
+        0
+        if isinstance(length, Size)
+        else length * max([dtype(node.value).itemsize for node in loops.nodes_of(stage)], default=0)
+    )
 
 
 def prefetch_next_row(
@@ -84,19 +100,22 @@ def prefetch_next_row(
     of rows, along a row, and what counts the first one of these elements.
     """
     row, along, first = dims
-    asked: dict[tuple[SSAValue, IndexExpr], str] = {}
+    asked: dict[tuple[SSAValue, IndexExpr], ScalarNode] = {}
     for stage in stages if not loops.memory.nontemporal else ():
         for store in stage.stores:
             buffer = loops.arguments[loops.memory.targets[store.result]]
-            asked[buffer, loops.nodes.space.apply(store.address)] = dtype(store.node.value).name
+            asked[buffer, loops.nodes.space.apply(store.address)] = store.node
     if outside_caches(loops.loop_body):
         for node in loops.loop_body.loads():
-            asked[loops.emitter.buffers[node.value], loops.nodes.addresses[node]] = dtype(node.value).name
+            asked[loops.emitter.buffers[node.value], loops.nodes.addresses[node]] = node
     this = Dim(f"this_{row.name}", row.extent)
     place = Fixed(scope, {row: as_expr(this) + 1, along: as_expr(first)})
     place.indices[this] = scope.dim_value(row)
-    for (buffer, address), element in asked.items():
-        factors = address.coefficients() or {}
-        if factors.get(along) == 1 and factors.get(row):
+    room = MOST_BYTES
+    for (buffer, address), node in asked.items():
+        factors, element = address.coefficients() or {}, dtype(node.value)
+        nbytes = along.extent * element.itemsize
+        if nbytes <= room and factors.get(along) == 1 and factors.get(row):
+            room -= nbytes
             arguments = [flat_memory(scope.root, buffer), place.index(address), scope.root.index_constant(count)]
-            scope.call_for_effect(f"fo_prefetch_near_{element}", arguments)
+            scope.call_for_effect(f"fo_prefetch_near_{element.name}", arguments)

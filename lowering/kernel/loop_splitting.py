@@ -36,8 +36,14 @@ class Fixed(Scope):
 
 def outside_caches(loop_body: LoopBody) -> bool:
     """Whether a pass reads and stores more than caches hold."""
+    return is_moved(loop_body, OUTSIDE_CACHES)
+
+
+def is_moved(loop_body: LoopBody, nbytes: int) -> bool:
+    """Whether what a pass reads and stores has so many bytes; not where that is unknown."""
     values = [*(node.value for node in loop_body.loads()), *(store.node.value for store in loop_body.stores)]
-    return sum(prod(shape(value)) * dtype(value).itemsize for value in dict.fromkeys(values)) >= OUTSIDE_CACHES
+    moved = sum(prod(shape(value)) * dtype(value).itemsize for value in dict.fromkeys(values))
+    return not isinstance(moved, Size) and moved >= nbytes
 
 
 def flat_memory(root: Scope, memory: SSAValue) -> SSAValue:

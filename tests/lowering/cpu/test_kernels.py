@@ -178,11 +178,14 @@ def test_long_rows_of_cheap_scalars_are_kept_in_memory_of_their_own() -> None:
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("columns", "donated", "asks"), [(771, False, 1), (129, False, 0), (5003, False, 0), (771, True, 1)]
+    ("rows", "columns", "donated", "asks"),
+    [(701, 771, False, 1), (5, 771, False, 0), (4001, 129, False, 0), (101, 5801, False, 0), (701, 771, True, 1)],
 )
-def test_a_loop_that_computes_asks_for_the_next_row_of_the_result(columns: int, donated: bool, asks: int) -> None:
-    """Rows of 1 to 16 KiB; none of the operand, which caches hold."""
-    text = softmax_program(f"5x{columns}xf32", "5x1xf32", "1", donated=donated)
+def test_a_loop_that_computes_asks_for_the_next_row_of_the_result(
+    rows: int, columns: int, donated: bool, asks: int
+) -> None:
+    """Rows of 1 to 20 KiB of kernels that move 2 MiB; none of the operand, which caches hold."""
+    text = softmax_program(f"{rows}x{columns}xf32", f"{rows}x1xf32", "1", donated=donated)
     assert len(re.findall(r"^ +fo_prefetch_near_f32\(", emit_c(parse(text)), re.MULTILINE)) == asks
     check(text)
 
