@@ -58,7 +58,7 @@ FO_FN double fo_erf_f64(double x) {
 }
 
 /* fo_erfc_f32: 4.3 ULP; exp(-x**2) g(v) u with u = 1 / (|x| + 1.25) and a polynomial g of v = u - 0.4375, which is nearly constant;
-   for x < 0 taken from 2. The square of the upper bits of x is exact. */
+   for x < 0 taken from 2. The square of x is exact: two numbers, or that of its upper bits. */
 FO_FN float fo_erfc_f32(float x) {
 #ifdef __CUDACC__
   return erfcf(x);
@@ -79,11 +79,18 @@ FO_FN float fo_erfc_f32(float x) {
   odd = fo_mad_f32(odd, z, -0x1.572faap-24f);
   odd = fo_mad_f32(odd, z, 0x1.e6ad4p-24f);
   g = fo_mad_f32(odd, v, g) * u;
+#if defined(__FMA__) || defined(__aarch64__)
+  float e = a * a, low = fo_mad_f32(a, a, -e);
+  float k = fo_mad_f32(e, -0x1.715476p+0f, 0x1.8p23f + 150.0f);
+  float n = k - (0x1.8p23f + 150.0f);
+  float r = fo_mad_f32(n, -0x1.62e43p-1f, -e) - fo_mad_f32(n, -0x1.05c61p-29f, low); /* the first is exact */
+#else
   float upper = fo_from_bits_f32(fo_bits_f32(a) & 0xfffff000u);
   float low = (upper - a) * (upper + a), e = upper * -upper;
   float k = fo_mad_f32(e + low, 0x1.715476p+0f, 0x1.8p23f + 150.0f);
   float n = k - (0x1.8p23f + 150.0f);
   float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, low) + fo_mad_f32(n, -0x1.62e4p-1f, e);
+#endif
   float s = fo_from_bits_f32(fo_bits_f32(k) << 23); /* 2**(n + 23), as in fo_exp_negative_f32 */
   float q = 0x1.6a21a4p-10f;
   q = fo_mad_f32(q, r, 0x1.123b6ap-7f);
