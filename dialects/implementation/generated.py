@@ -216,7 +216,7 @@ _OFFERS: Mapping[str, Sequence[Offer]] = {
     "graph.scaled_dot_product_attention": (replace(_GPU_ATTENTION, trace=None, cost=_attention_cost),),
     "graph.conv_transpose": (_CONVOLUTION,),
     "graph.conv_backward_data": (_CONVOLUTION,),
-    "graph.conv_backward_weight": (replace(_CONVOLUTION, sized=False),),
+    "graph.conv_backward_weight": (_CONVOLUTION,),
 }
 """By op; a convolution with windows of one element is a product, too."""
 

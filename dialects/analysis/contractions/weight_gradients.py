@@ -14,9 +14,10 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, member
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import dtype, is_static
+from fuse_opt.dialects.interfaces.shapes import dtype, is_sized, is_static
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import F32, F64, DType
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 FEWEST_COLUMNS = 8
@@ -82,7 +83,7 @@ def weight_product(of: WindowContraction) -> Contraction:
 def weight_gradient_problem(op: OpaqueOp) -> Unschedulable | None:
     """Why no code is generated for an op as a gradient by a weight; None where it can be."""
     values = (*op.operands, *op.results)
-    if not all(map(is_static, values)):
+    if not all(map(is_sized, values)):
         return Unschedulable("dynamic-shape", "it has unknown shapes", op)
     if (of := op.weight_gradient()) is None:
         return Unschedulable("no-convolution", f"'{op.name}' is no gradient by a weight", op)
@@ -92,7 +93,9 @@ def weight_gradient_problem(op: OpaqueOp) -> Unschedulable | None:
     if len(kinds) > 1 or sums_of(op) not in (F32, F64):
         message = f"'{op.name}' is of {dtype(op.results[0])}; code is generated for f16, bf16, f32, f64"
         return Unschedulable("element-type", message, op)
-    if not of.operations:
+    if not all(map(is_static, values)) and sums_of(op) is not dtype(op.results[0]):
+        return Unschedulable("element-type", f"'{op.name}' widens a batch of unknown extent", op)
+    if not estimate(of.operations):
         return Unschedulable("extents", f"'{op.name}' sums up nothing", op)
     if of.taps > MOST_TAPS:
         return Unschedulable("large-window", f"'{op.name}' has windows of {of.taps} elements", op)
@@ -121,7 +124,7 @@ def trace_weight_gradient(results: Sequence[SSAValue], members: Collection[Opera
     grad, x = (resolve(value, boundaries) for value in op.operands[:2])
     if grad.owner in ops or x.owner in ops:
         raise Unschedulable("prologue", f"an operand of '{op.name}' is computed in the kernel", op)
-    if not all(is_static(value) for inner in ops for value in (*inner.operands, *inner.results)):
+    if not all(is_sized(value) for inner in ops for value in (*inner.operands, *inner.results)):
         raise Unschedulable("dynamic-shape", "it has unknown shapes", op)
     of = op.weight_gradient()
     assert of is not None

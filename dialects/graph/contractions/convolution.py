@@ -238,7 +238,7 @@ class ConvTransposeOp(Convolution):
     `(n - 1) * stride + dilation * (k - 1) + 1 - pads + output_padding`. `output_padding` (default 0) must be less than
     the stride or the dilation of its axis; `strides`, `pads`, `dilations` and `groups` are those of the convolution
     whose gradient it is. Generated code reads zeros beyond x: beside them a weight that is infinite or NaN gives NaN, where
-    the sum that the reference makes leaves it out.
+    the sum that the reference makes leaves it out. One program takes batches of any extent, and images where strides are 1.
     """
 
     name = "graph.conv_transpose"
@@ -317,7 +317,7 @@ class ConvBackwardWeightOp(Convolution):
     """Gradient of `graph.conv` with respect to its weight: `grad` is N O spatial as its result, `x` its input.
 
     `kernel_shape` holds the weight's spatial extents, as in ONNX; the other attributes are those of the convolution. An
-    empty batch gives zeros.
+    empty batch gives zeros. One program takes batches of any extent, of f32 and f64; of narrow floats each has its own.
     """
 
     name = "graph.conv_backward_weight"

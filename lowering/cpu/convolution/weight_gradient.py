@@ -24,6 +24,7 @@ from fuse_opt.dialects.analysis.contractions.weight_gradients import (
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.lowering.cpu.convolution.channel_copy import ChannelCopy
 from fuse_opt.lowering.cpu.convolution.position_dots import PositionDots
 from fuse_opt.lowering.cpu.convolution.tilings.dot_tiling import DotTiling, dot_tiling
@@ -32,7 +33,7 @@ from fuse_opt.lowering.cpu.convolution.widened import widened
 from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
-from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps
+from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps, either
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
@@ -48,7 +49,8 @@ def build_weight_gradient_loops(
     """The launches of a kernel of a gradient by a weight and pointwise ops."""
     of, element = gradient.contraction, gradient.sums
     few = has_few_columns(of)
-    tiling = dot_tiling(of, element.itemsize) if few else weight_tiling(of, element.itemsize)
+    cut = dot_tiling if few else weight_tiling
+    tiling = cut(of.at_usual_batch(), element.itemsize).for_batch(of.batch)
     memory = KernelBuffers(kernel, [gradient.epilogue, operand_pass(gradient.grad), operand_pass(gradient.x)], storages)
     sizes: dict[str, int] = {}
     if not few and element is not dtype(gradient.raw):
@@ -108,7 +110,7 @@ def _launch(
             finish.build(scope, number, sums)
 
     count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), task)
-    grain = -(-WORK_PER_CHUNK * count // max(gradient.contraction.operations, 1))
+    grain = -(-WORK_PER_CHUNK * count // max(estimate(gradient.contraction.operations), 1))
     return launch_of(root, memory, scratch, count, grain)
 
 
@@ -155,7 +157,7 @@ class _Sums:
         grad: SSAValue | None,
     ) -> None:
         """`grad`: another buffer of the result's gradient, in the elements of sums."""
-        self.of, self.tiling, self.root = gradient.contraction, tiling, root
+        self.of, self.tiling, self.root, self.element = gradient.contraction, tiling, root, gradient.sums
         self.grad = root.block.args[memory.sources[gradient.grad]] if grad is None else grad
         x = root.block.args[memory.sources[gradient.x]]
         self.copy = ChannelCopy(self.of, tiling, x, gradient.sums, root)
@@ -196,7 +198,19 @@ class _Sums:
             add = inner.add(arith.SubiOp(place, blocks[0]))
             self._tiles(inner, Matrix(self.grad, at, prod(of.positions)), (rows, columns), sums, add)
 
+        if tiling.parts > 1 and not is_number(of.batch):
+            nothing = task.add(arith.CmpiOp(blocks[0], blocks[1], "sge"))
+            either(task, nothing, lambda inner: self._clear(inner, sums))
         count_loop(task, "block", blocks, block)
+
+    def _clear(self, scope: Scope, sums: Matrix) -> None:
+        """Those of a part without a block, as small batches leave some."""
+        size, zero = row_taps(self.of) * self.tiling.filters * self.tiling.width, self.root.constant(0.0, self.element)
+
+        def put(inner: Scope, place: SSAValue) -> None:
+            inner.block.add_op(memref.StoreOp.get(zero, sums.memory, [plus(inner, sums.at, place)]))
+
+        parallel_loop(scope, "place", (self.root.index_constant(0), self.root.index_constant(size)), put)
 
     def _tiles(self, scope: Scope, grad: Matrix, block: tuple[Bounds, Bounds], sums: Matrix, add: SSAValue) -> None:
         """Tile by tile of filters, all taps."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from math import prod
@@ -34,8 +34,12 @@ class DotTiling:
 
     @property
     def part(self) -> int:
-        """Blocks of a part; the last one may have fewer."""
+        """Blocks of a part; the last ones may have fewer."""
         return -(-prod(self.blocks) // self.parts)
+
+    def for_batch(self, batch: int) -> DotTiling:
+        """The same for another batch, which may leave parts without a block."""
+        return replace(self, blocks=(batch, *self.blocks[1:]))
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import gcd, prod
 
@@ -70,8 +70,12 @@ class WeightTiling:
 
     @property
     def part(self) -> int:
-        """Blocks of a part; the last one may have fewer."""
+        """Blocks of a part; the last ones may have fewer."""
         return -(-prod(self.blocks) // self.parts)
+
+    def for_batch(self, batch: int) -> WeightTiling:
+        """The same for another batch, which may leave parts without a block."""
+        return replace(self, blocks=(batch, *self.blocks[1:]))
 
 
 @cache
