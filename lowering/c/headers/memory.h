@@ -11,6 +11,34 @@ FO_FN float fo_zero_f32(void) {
   return fo_from_bits_f32((fo_{u32|u64})fo_bits(0));
 }
 
+/* fo_row_{f32|f64}: of `count` elements from to[to_at] on, those from `first` to `last` are every `step`-th one from from[at] on, others
+   are 0; elements behind them, fewer than a vector has, may become 0, too. */
+FO_FN void fo_row_f32(const float *restrict from, long at, long step, long first, long last, float *restrict to, long to_at, long count) {
+  from += at, to += to_at;
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+  enum { lanes = 64 / sizeof *to };
+  typedef float fo_r __attribute__((vector_size(64)));
+  typedef float fo_row __attribute__((vector_size(64), aligned(4), may_alias));
+  for (long i = 0; step < 3 && i < count; i += lanes) {
+    long low = first - i < 0 ? 0 : first - i, high = last - i < 0 ? 0 : last - i;
+    low = low > lanes ? lanes : low, high = high > lanes ? lanes : high;
+    if (step == 1) {
+      unsigned met = (1u << high) - (1u << low);
+      *(fo_row *)(to + i) = {__builtin_ia32_loadups512_mask|__builtin_ia32_loadupd512_mask}(from + i, (fo_r){0}, ({unsigned short|unsigned char})met);
+    } else {
+      unsigned long met = high > low ? (1ul << (2 * high - 1)) - (1ul << 2 * low) : 0;
+      fo_r a = {__builtin_ia32_loadups512_mask|__builtin_ia32_loadupd512_mask}(from + 2 * i, (fo_r){0}, ({unsigned short|unsigned char})met);
+      fo_r b = {__builtin_ia32_loadups512_mask|__builtin_ia32_loadupd512_mask}(from + 2 * i + lanes, (fo_r){0}, ({unsigned short|unsigned char})(met >> lanes));
+      *(fo_row *)(to + i) = __builtin_shufflevector(a, b, {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30|0, 2, 4, 6, 8, 10, 12, 14});
+    }
+  }
+  if (step < 3) return;
+#endif
+  for (long i = 0; i < first; i++) to[i] = 0.0f;
+  for (long i = first; i < last; i++) to[i] = from[i * step];
+  for (long i = last; i < count; i++) to[i] = 0.0f;
+}
+
 /* fo_transpose_tile_{u8|u16|u32}: a tile of 16 x 16 elements, transposed in registers; its rows are `step` apart, then `to_step`. */
 FO_FN void fo_transpose_tile_u8(const void *from, long step, void *to, long to_step) {
   typedef {unsigned char|unsigned short|fo_u32} element;

@@ -24,7 +24,7 @@ _OF_IMAGES = {"x": '["b", "", "h", "w"]', "line": '["b", "", "w"]', "cube": '["b
 
 def conv(
     x: Sequence[object],
-    weight: Sequence[int],
+    weight: Sequence[object],
     result: Sequence[object],
     options: str = "",
     op: str = "conv",
@@ -35,7 +35,8 @@ def conv(
     dims = _OF_IMAGES[more.get("dims", "x")]
     a, b, c = (f"tensor<{'x'.join(map(str, extents))}x{element}>" for extents in (x, weight, result))
     attributes = f" attributes {{graph.symbols = {{{symbols}}}}}" if symbols else ""
-    return f"""func.func @main(%x: {a} {{graph.dims = {dims}}}, %w: {b}) -> {c}{attributes} {{
+    second = ' {graph.dims = ["b", "", "", ""]}' if "?" in b else ""
+    return f"""func.func @main(%x: {a} {{graph.dims = {dims}}}, %w: {b}{second}) -> {c}{attributes} {{
       %0 = graph.{op} %x, %w {options} : ({a}, {b}) -> {c}
       func.return %0 : {c}
     }}"""
@@ -136,6 +137,39 @@ CASES: dict[str, tuple[str, Shapes]] = {
             op="conv_backward_data",
         ),
         lambda h, w: [(h, 6, 5, 5), (6, 4, 3, 3)],
+    ),
+    "batches of gradients by a weight": (
+        conv(
+            ("?", 24, 9, 7), ("?", 16, 9, 7), (24, 16, 3, 3),
+            "{pads = array<i64: 1, 1, 1, 1>, kernel_shape = array<i64: 3, 3>}", op="conv_backward_weight",
+        ),
+        lambda h, w: [(h, 24, 9, 7), (h, 16, 9, 7)],
+    ),
+    "batches of gradients by a weight of few channels": (
+        conv(
+            ("?", 8, 5, 9), ("?", 8, 10, 9), (8, 1, 3, 3),
+            "{pads = array<i64: 1, 1, 1, 1>, strides = array<i64: 2, 1>, groups = 8 : i64, kernel_shape = array<i64: 3, 3>}",
+            op="conv_backward_weight",
+        ),
+        lambda h, w: [(h, 8, 5, 9), (h, 8, 10, 9)],
+    ),
+    "depthwise, blocks of many rows": (
+        conv(("?", 4, "?", "?"), (4, 1, 3, 3), ("?", 4, "?", "?"), "{pads = array<i64: 1, 1, 1, 1>, groups = 4 : i64}"),
+        lambda h, w: [(2, 4, h + 40, w), (4, 1, 3, 3)],
+    ),
+    "depthwise, strides": (
+        conv(
+            ("?", 4, "?", "?"), (4, 1, 3, 3), ("?", 4, "?", "?"),
+            "{pads = array<i64: 1, 1, 0, 2>, strides = array<i64: 2, 2>, groups = 4 : i64}",
+        ),
+        lambda h, w: [(2, 4, h + 1, w), (4, 1, 3, 3)],
+    ),
+    "depthwise of doubles, strides": (
+        conv(
+            ("?", 4, "?", "?"), (4, 1, 3, 3), ("?", 4, "?", "?"),
+            "{pads = array<i64: 1, 1, 1, 1>, strides = array<i64: 2, 2>, groups = 4 : i64}", element="f64",
+        ),
+        lambda h, w: [(2, 4, h + 1, w), (4, 1, 3, 3)],
     ),
 }  # fmt: skip
 

@@ -17,8 +17,12 @@ from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 
 LONGEST_PART = 64
 """Positions of a part of a row, at most, where a block may have several rows."""
-POSITIONS = (512, 384, 256, 192, 128, 64)
+POSITIONS = (2048, 1024, 512, 384, 256, 192, 128, 64)
 """Of a block, about: as many as sums of all filters have room for."""
+USUAL_POSITIONS = 512
+"""Of a block, at most, whose copy and sums would fill a first cache."""
+NEAR_BYTES = 24 << 10
+"""Of a copy and sums that leave room in a first cache: what is copied twice, at the ends of blocks, is less of large ones."""
 COPY_BYTES = 128 << 10
 """Of the channels that are copied at a time, at most, if they are several."""
 LINE = 16
@@ -56,7 +60,13 @@ def any_extents_tiling(of: WindowContraction, itemsize: int) -> AnyExtentsTiling
 
 def _room(of: WindowContraction, itemsize: int) -> Iterator[int]:
     """Positions of a block: the most for whose sums of all filters there is room, or else the fewest."""
-    fitting = [positions for positions in POSITIONS if of.filters * positions * itemsize <= SUM_BYTES]
+    whole = (of.filters + of.channels * planes_of(of)) * itemsize
+    fitting = [
+        positions
+        for positions in POSITIONS
+        if of.filters * positions * itemsize <= SUM_BYTES
+        and (positions <= USUAL_POSITIONS or whole * positions <= NEAR_BYTES)
+    ]
     yield fitting[0] if fitting else POSITIONS[-1]
 
 

@@ -13,6 +13,7 @@ from fuse_opt.lowering.cpu.convolution.any_extents.tiling import AnyExtentsTilin
 from fuse_opt.lowering.cpu.convolution.tilings.blocks import planes_of
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, element_of, parallel_loop, plus, times
+from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
 
 
@@ -118,8 +119,12 @@ class WindowCopy:
         def row(inner: Scope, number: SSAValue) -> None:
             here = plus(inner, target, inner.add(arith.MuliOp(number, self.pitch)))
             moved = times(inner, times(inner, number, self.rows.stride), self.source[1])
+            there = plus(inner, begin, moved)
+            if element_of(source) is self.element:
+                self._copy_vectors(inner, source, there, here, columns)
+                return
             self._fill(inner, here, (zero, columns[0]))
-            self._copy(inner, source, plus(inner, begin, moved), here, columns)
+            self._copy(inner, source, there, here, columns)
             self._fill(inner, here, (columns[1], self.pitch))
 
         def scaled(number: SSAValue) -> SSAValue:
@@ -128,6 +133,12 @@ class WindowCopy:
         self._fill(scope, target, (zero, scaled(rows[0])))
         count_loop(scope, "row", rows, row)
         self._fill(scope, target, (scaled(rows[1]), scaled(count)))
+
+    def _copy_vectors(self, scope: Scope, source: SSAValue, begin: SSAValue, here: SSAValue, columns: Bounds) -> None:
+        """A row with zeros around it, and perhaps behind it, where the next one is copied afterwards, or nothing is read."""
+        read = [flat_memory(self.root, source), begin, self.root.index_constant(self.columns.stride), *columns]
+        arguments = [*read, flat_memory(self.root, self.memory), here, self.pitch]
+        scope.call_for_effect(f"fo_row_{self.element.name}", arguments)
 
     def _copy(self, scope: Scope, source: SSAValue, begin: SSAValue, here: SSAValue, columns: Bounds) -> None:
         def put(inner: Scope, column: SSAValue) -> None:
