@@ -56,6 +56,7 @@ from fuse_opt.lowering.loops.masked_tails import WIDTH, mask_tails
 from fuse_opt.lowering.loops.moderate_arguments import ask_for_moderate_arguments
 from fuse_opt.lowering.loops.nontemporal_stores import make_nontemporal
 from fuse_opt.lowering.loops.shared_exponentials import share_exponentials
+from fuse_opt.lowering.loops.sized_ends import split_sized_ends
 from fuse_opt.lowering.loops.strip_mining import unroll_vectors
 from fuse_opt.lowering.loops.unswitching import unswitch_loops
 
@@ -123,6 +124,8 @@ class _LoopsConverter(ModuleConverter[_Generated]):
             choose_narrow(loops.body)
             unswitch_loops(loops.body)
             split_index_sets(loops.body)
+            if sizes := loops.size_arguments():
+                split_sized_ends(loops.body, sizes)
             if keeps_excess(kernel):
                 keep_wide(loops.body)
             if is_fast(kernel):
@@ -140,8 +143,8 @@ class _LoopsConverter(ModuleConverter[_Generated]):
             distribute_loops(loops.body, loops.tasks, CUT.word(kernel), WINDOW.number(kernel))
             ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers, loops.shared)
             bits = vector_bits(kernel, loops.body)
-            if passes:
-                mask_tails(loops.body, loops.helpers, loops.size_arguments(), loops.shared, bits // 8)
+            if passes or sizes:
+                mask_tails(loops.body, loops.helpers, sizes, loops.shared, bits // 8)
             if (vectors := UNROLL.count(kernel)) is not None:
                 unroll_vectors(loops.body, vectors * WIDTH)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))

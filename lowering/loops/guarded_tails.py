@@ -12,10 +12,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from fuse_opt.lowering.kernel.scope import INDEX
-from fuse_opt.lowering.loops.strip_mining import constant
+from fuse_opt.lowering.loops.strip_mining import constant, is_within
 
 PADDED = "fused.padded"
 """Says of memory of a function's own that there are more elements in it than are ever asked for, as many as a vector has."""
+
+FILLED = "fused.filled"
+"""Says of memory of a function's own that all of it, whole vectors, was written before it is loaded from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class Guard:
     def _is_filled(self, load: memref.LoadOp) -> bool:
         """Whether it reads memory of the function's own, in which there is something for every iteration."""
         owner, offset = load.memref.owner, self._offset(load.indices[0])
+        if isinstance(owner, memref.AllocaOp) and FILLED in owner.attributes:
+            return self._counts(load.indices[0])
         if not isinstance(owner, memref.AllocaOp) or PADDED in owner.attributes or offset is None:
             return False
         return self.end + offset == owner.memref.type.get_shape()[0]
@@ -96,6 +101,8 @@ class Guard:
         offset, owner = self._offset(store.indices[0]), store.memref.owner
         if not isinstance(owner, memref.AllocaOp):
             return False
+        if FILLED in owner.attributes:
+            return self._counts(store.indices[0])
         if PADDED in owner.attributes:
             return self._known(store) is None and self._counts(store.indices[0])
         if offset is None:
@@ -115,6 +122,8 @@ class Guard:
     def _counts(self, index: SSAValue) -> bool:
         """Whether an index is the counter, or more than it by what is the same for all iterations."""
         owner = index.owner
+        if isinstance(owner, arith.SubiOp) and not is_within(owner.rhs, self.block):
+            return self._counts(owner.lhs)
         if index is self.counter or isinstance(owner, Block) or not isinstance(owner, arith.AddiOp):
             return index is self.counter
         return self._counts(owner.lhs) != self._counts(owner.rhs)

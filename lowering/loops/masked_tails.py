@@ -45,6 +45,8 @@ FEWEST = 5
 would wait for narrow stores."""
 _ENDS = (WIDTH, 4 * WIDTH)
 """Elements that a loop over accumulators has at most."""
+_NOWHERE = 1 << 60
+"""Where a loop ends of which that is not known: behind all memory of a function."""
 HIDDEN_BITS = "fo_bits"
 """The helper that gives a mask which compilers do not know."""
 NARROWEST = 4
@@ -79,6 +81,8 @@ def mask_tails(
             _overlap(op, upper, blocks, vector)
         elif sizes and (size := _sized_end(op, sizes)) is not None and _is_plain(op):
             _mask_sized(op, size, blocks)
+        elif sizes and _is_of_computed_bounds(op) and _is_plain(op):
+            _mask_between(op, blocks)
 
 
 def _left_over(loop: scf.ParallelOp) -> int | None:
@@ -101,6 +105,16 @@ def _sized_end(loop: scf.ParallelOp, sizes: Mapping[SSAValue, Size]) -> Size | N
     lower = loop.lowerBound[0]
     begin = sizes.get(lower, constant(lower))
     return None if begin is None or exact_quotient(begin, WIDTH) is None else sizes.get(loop.upperBound[0])
+
+
+def _is_of_computed_bounds(loop: scf.ParallelOp) -> bool:
+    """Whether it goes over neighbours, and where it begins or ends is computed in the function; of bounded positions, which are
+    read one by one, few are left."""
+    if loop.initVals or len(loop.lowerBound) != 1 or constant(loop.step[0]) != 1:
+        return False
+    if any(isinstance(op, (arith.MinSIOp, arith.MaxSIOp)) for op in loop.body.block.ops):
+        return False
+    return any(constant(bound) is None for bound in (loop.lowerBound[0], loop.upperBound[0]))
 
 
 def _is_plain(loop: scf.ParallelOp) -> bool:
@@ -190,6 +204,15 @@ class _Masks(BlockLoops):
             self._sized[rest, again] = self._first(func.CallOp(HIDDEN_BITS, [bits], [INDEX]), "bits")
         return self._sized[rest, again]
 
+    def hidden(self, block: Block, lanes: SSAValue, again: bool) -> SSAValue:
+        """The same of lanes that are known in a block alone, at its end."""
+        bits = arith.OrIOp(lanes, self.number(1 << WIDTH + again))
+        self._helpers.setdefault(HIDDEN_BITS, ((INDEX,), INDEX))
+        call = func.CallOp(HIDDEN_BITS, [bits.result], [INDEX])
+        call.results[0].name_hint = "bits"
+        block.add_ops([bits, call])
+        return call.results[0]
+
     def _first(self, op: Operation, name: str | None) -> SSAValue:
         """Puts an op of arguments, constants and such ops in front of all others."""
         later = next(
@@ -235,6 +258,37 @@ def _mask_sized(loop: scf.ParallelOp, size: Size, blocks: _Masks) -> None:
         counter = place.result
     guard = Guard(block, counter, end, blocks.zero)
     guard.put(lambda again: _is_set(block, blocks.sized_mask(rest, again), blocks))
+
+
+def _mask_between(loop: scf.ParallelOp, blocks: _Masks) -> None:
+    """The same where neither bound is known before the loop: what is left over is computed in front of it."""
+    before, (lower, upper) = InsertPoint.before(loop), (loop.lowerBound[0], loop.upperBound[0])
+
+    def put(op: Operation, name: str | None = None) -> SSAValue:
+        Rewriter.insert_op(op, before)
+        op.results[0].name_hint = name
+        return op.results[0]
+
+    rest = put(arith.AndIOp(put(arith.SubiOp(upper, lower)), blocks.number(WIDTH - 1)), "rest")
+    whole = put(arith.SubiOp(upper, rest), "whole")
+    Rewriter.insert_op(specialized(loop, {}, (lower, whole)), before)
+    tail = specialized(loop, {}, (blocks.number(0), blocks.number(WIDTH)))
+    block, inner = tail.body.block, Block()
+    lanes = arith.SubiOp(above := arith.ShLIOp(blocks.number(1), rest), blocks.number(1))
+    inner.add_ops([above, lanes])
+    masks = [blocks.hidden(inner, lanes.result, again) for again in (False, True)]
+    inner.add_ops([tail, scf.YieldOp()])
+    condition = put(arith.CmpiOp(rest, blocks.number(0), "ne"))
+    Rewriter.insert_op(scf.IfOp(condition, [], Region(inner)), before)
+    Rewriter.erase_op(loop)
+    counter = block.args[0]
+    place = arith.AddiOp(whole, counter)
+    place.result.name_hint, counter.name_hint = counter.name_hint, "lane"
+    counter.replace_all_uses_with(place.result)
+    place.operands[1] = counter
+    Rewriter.insert_op(place, InsertPoint.at_start(block))
+    guard = Guard(block, place.result, _NOWHERE, blocks.zero)
+    guard.put(lambda again: _is_set(block, masks[again], blocks))
 
 
 def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
