@@ -16,6 +16,7 @@ from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, trace, trace_kernel
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.types.extents import estimate
 
 PACK = "pack"
 """The schedule kind of a kernel that runs as several parts."""
@@ -115,13 +116,13 @@ def _traced(results: Sequence[SSAValue], part: Part) -> LoopBody:
 
 
 def _families(results: Sequence[SSAValue], parts: Sequence[Part]) -> list[list[Part]]:
-    """Parts that read a common operand with as many elements as any of their results, or more."""
+    """Parts that read a common operand with as many elements as any of their results, or more, of typical sizes."""
     families = {part: [part] for part in parts}
     readers: dict[SSAValue, Part] = {}
     for part in parts:
-        largest = max(prod(shape(results[number])) for number in part.results)
+        largest = max(estimate(prod(shape(results[number]))) for number in part.results)
         for value in dict.fromkeys(value for op in part.ops for value in op.operands):
-            if not isinstance(value, BlockArgument) or not 1 < prod(shape(value)) >= largest:
+            if not isinstance(value, BlockArgument) or not 1 < estimate(prod(shape(value))) >= largest:
                 continue
             first, second = families[readers.setdefault(value, part)], families[part]
             if first is not second:

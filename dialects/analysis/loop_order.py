@@ -8,9 +8,8 @@ from math import prod
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
 from fuse_opt.dialects.scalar import cost
-from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr
-from fuse_opt.dialects.types.size import Size
 
 WORK_PER_TASK = 12288 * 4
 """Simple operations that make it worth to hand a part of a loop to another thread; a light element has four."""
@@ -43,10 +42,16 @@ class LoopOrder:
 
 
 def choose_order(loop_body: LoopBody) -> LoopOrder:
-    """The schedule kind that goes through memory in the best order; the plain one where extents are sizes."""
-    if any(isinstance(n, Size) for n in (*loop_body.row_extents, *loop_body.column_extents)):
-        return LoopOrder("row" if loop_body.is_row else "pointwise")
-    return _row_order(loop_body) if loop_body.is_row else _element_order(loop_body)
+    """
+    The schedule kind that goes through memory in the best order; where extents are sizes that for typical ones, and no row is cut
+    into parts.
+    """
+    if all(map(is_number, (*loop_body.row_extents, *loop_body.column_extents))):
+        return _row_order(loop_body) if loop_body.is_row else _element_order(loop_body)
+    if not loop_body.is_row:
+        return _element_order(loop_body)
+    found = _row_order(loop_body)
+    return LoopOrder("column", {}, found.reason) if found.kind == "column" else LoopOrder("row")
 
 
 def _element_order(loop_body: LoopBody) -> LoopOrder:

@@ -13,7 +13,9 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
+from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.outer_vector import OuterVectors, is_float_sum
 from fuse_opt.lowering.cpu.outer_vector_stage import Geometry
 from fuse_opt.lowering.cpu.split_reduction import PhasedKernel
@@ -47,7 +49,7 @@ class BlockedSums(OuterVectors):
 
     def _build_stage(self, stage: Stage, bounds: Mapping[Dim, Range]) -> None:
         self.totals = {}
-        if stage.dims and self._length(stage) > LONG and self.geometry.width >= NARROWEST:
+        if stage.dims and may_exceed(self._length(stage), LONG) and self.geometry.width >= NARROWEST:
             sums = [node for node in stage.reductions if is_float_sum(node)]
             self.totals = {node: RowBuffer(self._buffer(node, 1, "total"), self.geometry.local) for node in sums}
         if self.totals:
@@ -68,14 +70,14 @@ class BlockedSums(OuterVectors):
         block.args[0].name_hint = "strip"
         scope = Scope(parent, block)
         end = scope.add(arith.AddiOp(block.args[0], self.root.index_constant(strip)))
-        if self._length(stage) % strip or stage.dims[-1].extent % strip:
+        if may_exceed(self._length(stage) % strip, 0) or may_exceed(stage.dims[-1].extent % strip, 0):
             end = scope.add(arith.MinSIOp(end, bounds[1]))
         super()._build_loop(stage, scope, (block.args[0], end), step)
         self._move(scope, {node: self.known[node] for node in self.totals}, self.totals, clear=True)
         block.add_op(scf.YieldOp())
         parent.block.add_op(self.loop(block, *bounds, step=strip))
 
-    def _length(self, stage: Stage) -> int:
+    def _length(self, stage: Stage) -> Extent:
         """Of the innermost loop."""
         return self.lengths.get(stage.dims[-1], stage.dims[-1].extent)
 

@@ -13,7 +13,9 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import BLOCK, SPLITS
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.extents import estimate, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.cpu.blocked_sums import BlockedSums
 from fuse_opt.lowering.cpu.column_moments import (
     AT_A_TIME,
@@ -61,11 +63,11 @@ def build_column_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence
     early = phased.reads_early(nodes, stages)
     if splits > 1 and early:
         splits = 1
-    written_out = all(extent(stage.dims) <= WRITTEN_OUT for stage in stages)
+    written_out = all(not may_exceed(extent(stage.dims), WRITTEN_OUT) for stage in stages)
     widest = _widest_block(phased, stages, splits if not written_out else 1)
     if splits < 2 or written_out:
         fewest = LANE_MULTIPLE if written_out else FEWEST_LANES
-        widest = min(widest, max(fewest, outer.extent * rows[-1].extent // TASKS))
+        widest = min(widest, max(fewest, estimate(outer.extent * rows[-1].extent) // TASKS))
     geometry = Geometry(outer, rows[-1], _block_width(rows[-1].extent, widest))
     if written_out:
         OuterVectors(phased, nodes, geometry).build_written_out(stages, early)
@@ -121,7 +123,7 @@ def _build_moments(
 
 def _reading(stages: Sequence[Stage]) -> int:
     """How many stages go through the elements of a row."""
-    return sum(extent(stage.dims) > 1 for stage in stages)
+    return sum(may_exceed(extent(stage.dims), 1) for stage in stages)
 
 
 def _widest_block(phased: PhasedKernel, stages: Sequence[Stage], splits: int) -> int:
@@ -134,11 +136,13 @@ def _widest_block(phased: PhasedKernel, stages: Sequence[Stage], splits: int) ->
         return max(room // LANE_MULTIPLE * LANE_MULTIPLE, FEWEST_LANES)
     most = min(room, LANES_OF_TASK)
     if _reading(stages) > 1:
-        most = min(most, KEPT // (max(extent(stage.dims) for stage in stages) * 4))
+        most = min(most, KEPT // (max(estimate(extent(stage.dims)) for stage in stages) * 4))
     return max(most // LANE_MULTIPLE * LANE_MULTIPLE, FEWEST_LANES)
 
 
-def _block_width(lanes: int, widest: int) -> int:
-    """Lanes of a block, where all are of about one size."""
+def _block_width(lanes: Extent, widest: int) -> int:
+    """Lanes of a block, where all are of about one size; the widest where nobody knows how many there are."""
+    if isinstance(lanes, Size):
+        return widest
     blocks = -(-lanes // widest)
     return part_length(lanes, blocks, LANE_MULTIPLE) if blocks > 1 else lanes

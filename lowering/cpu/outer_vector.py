@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.dialects.types.index_expr import Dim, constant, linearize
 from fuse_opt.lowering.cpu.outer_vector_stage import OuterVectorStages
 from fuse_opt.lowering.kernel.element_emitter import RowBuffer, Stage, body_cost
@@ -32,10 +33,11 @@ class OuterVectors(OuterVectorStages):
         """All stages of a block of rows, then what is stored once for a row."""
         self._open(1)
         width = self.geometry.width
-        rules = KeepRules(
-            costly=COSTLY, largest=KEPT // max(width, 1), room=KEPT // max(width, 1), along=self.geometry.lane
-        )
+        room = KEPT // max(width, 1)
+        rules = KeepRules(costly=COSTLY, largest=room, room=room, along=self.geometry.lane, long_rows=True)
         for kept in plan_kept_rows(self.nodes, list(stages), rules):
+            if not is_number(extent(kept.dims)):
+                continue  # nobody knows how much memory that takes: it is computed again
             memory = self._buffer(kept.node, extent(kept.dims), "kept")
             place = linearize(tuple(map(as_expr, kept.dims)), [dim.extent for dim in kept.dims]) * width
             row = RowBuffer(memory, place + self.geometry.local)
@@ -52,7 +54,7 @@ class OuterVectors(OuterVectorStages):
             self.emitter.emit([store.node for store in once], scope, Stage((), taken=self.known))
             self.store(once, scope)
             self._close_lanes(scope)
-        work = sum(extent(stage.dims) * self.stage_work(stage) for stage in stages)
+        work = sum(estimate(extent(stage.dims)) * self.stage_work(stage) for stage in stages)
         self._close(work + sum(body_cost(p.op) for p in self.loop_body.nodes if p.op and not p.op.COMBINE), 1)
 
     def build_part(self, stage: Stage, longest: Dim, part: int) -> None:

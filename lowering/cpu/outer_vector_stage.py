@@ -9,11 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref, scf
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.fused.knobs import AHEAD, ROWS_AT_A_TIME
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.extents import is_number, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, dimension
 from fuse_opt.lowering.cpu.prefetch import AHEAD_BYTES, prefetch_rows, rows_at_a_time
 from fuse_opt.lowering.cpu.split_reduction import Phase, PhasedKernel
@@ -22,6 +24,7 @@ from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, outside_caches, part_bounds, task_parts
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.loops.guarded_tails import FILLED
 from fuse_opt.lowering.loops.masked_tails import padded
 
 MOST_AT_A_TIME = 8
@@ -101,20 +104,30 @@ class OuterVectorStages(Phase):
         lane = block.args[0]
         lane.name_hint = "lane"
         scope = Scope(parent, block, {geometry.lane: lane})
-        if geometry.blocks > 1:
+        if may_exceed(geometry.blocks, 1):
             scope.indices[Dim("lane", geometry.width)] = scope.add(arith.SubiOp(lane, self.first))
         return scope
 
-    def _close_lanes(self, scope: Scope) -> None:
+    def _close_lanes(self, scope: Scope, whole: bool = False) -> None:
+        """`whole`: over all lanes that a block can have, where nobody knows how many it has."""
         assert scope.parent is not None
         scope.block.add_op(scf.ReduceOp())
-        scope.parent.block.add_op(self.parallel(scope.block, self.first, self.last))
+        last = self.last
+        if whole and not is_number(self.geometry.lane.extent):
+            last = scope.parent.add(arith.AddiOp(self.first, self.root.index_constant(self.geometry.width)))
+        scope.parent.block.add_op(self.parallel(scope.block, self.first, last))
 
-    def _buffer(self, node: ScalarNode, count: int, name: str) -> SSAValue:
-        """Memory of the function for so many scalars of each lane of a block; whole vectors of single ones."""
+    def _buffer(self, node: ScalarNode, count: int, name: str, filled: bool = False) -> SSAValue:
+        """
+        Memory of the function for so many scalars of each lane of a block; whole vectors of single ones. `filled`: all lanes that
+        a block can have are written before others read them.
+        """
         kind = value_type(dtype(node.value))
         size = padded(self.geometry.width) if count == 1 else count * self.geometry.width
-        memory = self.root.add(memref.AllocaOp.get(kind, 64, [size]))
+        alloca = memref.AllocaOp.get(kind, 64, [size])
+        if filled and not is_number(self.geometry.lane.extent):
+            alloca.attributes[FILLED] = UnitAttr()
+        memory = self.root.add(alloca)
         memory.name_hint = f"{node.value.name_hint or 'value'}_{name}"
         return memory
 
@@ -130,10 +143,10 @@ class OuterVectorStages(Phase):
         stage.taken.update(self.known)
         scope = self._open_lanes(self.task)
         for node in stage.reductions:
-            row = self.known[node] = RowBuffer(self._buffer(node, 1, "lanes"), self.geometry.local)
+            row = self.known[node] = RowBuffer(self._buffer(node, 1, "lanes", filled=True), self.geometry.local)
             self._put(self.initial(node), row, scope)
         if stage.reductions:
-            self._close_lanes(scope)
+            self._close_lanes(scope, whole=True)
         if not stage.dims:
             self._build_lanes(stage, self.task, [{}])
         else:
@@ -156,13 +169,13 @@ class OuterVectorStages(Phase):
         """The loop over the last dimension: several of its elements at a time, then those left over."""
         dim = stage.dims[-1]
         lower, upper = self.bounds_of(dim, bounds)
-        unroll = min(self._unroll(stage), max(dim.extent, 1))
-        middle = upper
-        if dim.extent % unroll:
+        unroll = min(self._unroll(stage), max(dim.extent, 1)) if is_number(dim.extent) else self._unroll(stage)
+        middle, is_left = upper, may_exceed(dim.extent % unroll, 0)
+        if is_left:
             whole = self.root.index_constant(dim.extent // unroll * unroll)
             middle = self.task.add(arith.MinSIOp(upper, whole)) if dim in bounds else whole
         self._build_loop(stage, parent, (lower, middle), unroll)
-        if dim.extent % unroll:
+        if is_left:
             self._build_loop(stage, parent, (middle, upper), 1)
 
     def _build_loop(self, stage: Stage, parent: Scope, bounds: tuple[SSAValue, SSAValue], step: int) -> None:

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.stage import Range, StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer
@@ -118,7 +119,7 @@ class RegisterTranspose(StageLoops):
         return min(8 if dtype(node.value).itemsize > 4 else GROUP for node in self.transposed.nodes)
 
     def transpose_square(
-        self, node: ScalarNode, scope: Scope, target: SSAValue, place: IndexExpr, to_step: int
+        self, node: ScalarNode, scope: Scope, target: SSAValue, place: IndexExpr, to_step: Extent
     ) -> None:
         constant = self.root.index_constant
         source, to = flat_memory(self.root, self.emitter.buffers[node.value]), flat_memory(self.root, target)
@@ -128,14 +129,14 @@ class RegisterTranspose(StageLoops):
         arguments = [source, address, constant(step), to, scope.index(place), constant(to_step)]
         scope.call_for_effect(f"fo_transpose_{dtype(node.value).name}", arguments)
 
-    def line_step(self, node: ScalarNode) -> int | None:
+    def line_step(self, node: ScalarNode) -> Extent | None:
         """The distance of the lines of a load that vectors can turn."""
         factors = self.nodes.addresses[node].coefficients()
         if factors is None or factors.get(self.along) != 1:
             return None
         return factors[self.inner]
 
-    def _whole_groups(self, task: Scope, first: SSAValue, last: SSAValue, length: int, group: int) -> SSAValue:
+    def _whole_groups(self, task: Scope, first: SSAValue, last: SSAValue, length: Extent, group: int) -> SSAValue:
         """The end of the whole groups of a range that begins at a multiple and ends at one, or at the length."""
         if length % group == 0:
             return last

@@ -18,6 +18,7 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import Knob
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant, dimension
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.kernel import KernelLoops
 from fuse_opt.lowering.cpu.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
@@ -90,7 +91,7 @@ class PhasedKernel:
         found = self.partials[node] = Partials(node, splits, rows, scratch)
         return found
 
-    def finish(self, phase: Phase, tasks: int, work: int) -> None:
+    def finish(self, phase: Phase, tasks: Extent, work: int) -> None:
         """Adds a launch of so many tasks, each of so many simple operations; buffers that it does not use are left out."""
         block = phase.root.block
         block.add_op(func.ReturnOp())
@@ -104,7 +105,8 @@ class PhasedKernel:
         shared = frozenset(place for place, number in enumerate(kept) if number in self.memory.shared)
         parameters = tuple(phase.parameters[number] for number in kept)
         grain = -(-self.memory.chunk // max(work, 1))
-        self.phases.append(KernelLoops(block, parameters, shared, tasks, grain, phase.root.helpers))
+        known = tuple(phase.root.sizes), tuple(phase.root.limits.items())
+        self.phases.append(KernelLoops(block, parameters, shared, tasks, grain, phase.root.helpers, *known))
 
 
 class Phase(StageLoops):

@@ -19,7 +19,9 @@ from fuse_opt.dialects.analysis.loop_order import fastest_dim
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import BLOCK
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.extents import is_number
 from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.c.headers.functions import helper_names
 from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel_block
 from fuse_opt.lowering.cpu.register_transpose import GROUP, RegisterTranspose, Tile
@@ -64,7 +66,8 @@ def build_tile_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence[H
     tiles.build(BLOCK.count(kernel))
     root.block.add_op(func.ReturnOp())
     parameters = tuple(memory.parameters)
-    return [KernelLoops(root.block, parameters, memory.shared, tiles.tasks, tiles.grain, root.helpers)]
+    known = tuple(root.sizes), tuple(root.limits.items())
+    return [KernelLoops(root.block, parameters, memory.shared, tiles.tasks, tiles.grain, root.helpers, *known)]
 
 
 class _Tiles(RegisterTranspose):
@@ -79,7 +82,8 @@ class _Tiles(RegisterTranspose):
     ) -> None:
         super().__init__(nodes, memory, arguments, root, transposed)
         self.begin, self.end = bounds
-        self.tasks = self.work = 1
+        self.tasks: Extent = 1
+        self.work = 1
 
     @property
     def grain(self) -> int:
@@ -118,7 +122,7 @@ class _Tiles(RegisterTranspose):
         nodes.flatten_rows(rest, outer)
         nodes.finish()
         lengths = [
-            part_length(dim.extent, -(-dim.extent // side), GROUP)
+            side if isinstance(dim.extent, Size) else part_length(dim.extent, -(-dim.extent // side), GROUP)
             for dim, side in zip((along, inner), sides, strict=True)
         ]
         moved, behind = self._moved(), self._behind_line(lengths[0])
@@ -166,6 +170,8 @@ class _Tiles(RegisterTranspose):
         address = self.nodes.addresses[node]
         factors = address.coefficients() or {}
         others = [factor for dim, factor in factors.items() if dim != self.along]
+        if not all(map(is_number, (self.along.extent, *others))):
+            return None
         if any(factor % self._line_elements for factor in others) or height % self._line_elements:
             return None
         if self.along.extent < 2 * height or not all(self.is_transposed_by_vectors(p) for p in self.transposed.nodes):
