@@ -22,14 +22,14 @@ from xdsl.irdl import opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.creation.constant import ConstantOp, scalar_constant
-from fuse_opt.dialects.graph.creation.filled import IotaOp
+from fuse_opt.dialects.graph.creation.filled import FullOp, IotaOp
 from fuse_opt.dialects.graph.elementwise.arithmetic import DivideOp, MultiplyOp
 from fuse_opt.dialects.graph.movement.pad_roll_tile import PadOp
 from fuse_opt.dialects.graph.movement.views import ReshapeOp
-from fuse_opt.dialects.graph.windows.windows import positive
+from fuse_opt.dialects.graph.windows.windows import WindowSumOp, positive
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder
-from fuse_opt.dialects.interfaces.properties import flag, float_value, int_array, int_value, ints
+from fuse_opt.dialects.interfaces.properties import flag, float_value, int_array, int_value, ints, shape_attribute
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, shape_text, tensor
 from fuse_opt.dialects.types.extents import at_least_none, is_number, may_exceed
 
@@ -78,6 +78,10 @@ class PoolAxis:
         last = self.extent + (self.high if with_pads else 0)
         starts = [number * self.stride - self.low for number in range(self.windows)]
         return [sum(first <= at + k * self.dilation < last for k in range(self.kernel)) for at in starts]
+
+    def counts_follow_from_size(self, with_pads: bool) -> bool:
+        """Whether windows are of unlike numbers of elements, as many as the size that the extent is says."""
+        return not (is_number(self.extent) or self.ceil or with_pads) and bool(self.low or self.high)
 
     def has_empty(self) -> bool:
         """Whether a window has padding alone; one without gaps has not, as paddings are smaller than it."""
@@ -172,18 +176,32 @@ def flat_places(builder: GraphBuilder, extents: Sequence[int]) -> SSAValue:
 
 def divided_by_counts(builder: GraphBuilder, x: SSAValue, axes: Sequence[PoolAxis], with_pads: bool) -> SSAValue:
     """A value of which the last axes are window positions, divided by how many elements each window is of."""
-    counts = [axis.counts(with_pads) for axis in axes]
-    same = prod(values[0] for values in counts if len(set(values)) == 1)
-    varied = [(place, values) for place, values in enumerate(counts) if len(set(values)) > 1]
-    if not varied:
+    counts = {n: axis.counts(with_pads) for n, axis in enumerate(axes) if not axis.counts_follow_from_size(with_pads)}
+    same = prod(values[0] for values in counts.values() if len(set(values)) == 1)
+    varied = [(place, values) for place, values in counts.items() if len(set(values)) > 1]
+    if not varied and len(counts) == len(axes):
         return builder(MultiplyOp, x, scalar_constant(builder, 1.0 / same, x))
     divisor: SSAValue | None = None
     for place, values in varied:
         extents = [len(values), *[1] * (len(axes) - 1 - place)]
         factor = float_constant(builder, extents, [n * (same if divisor is None else 1) for n in values], x)
         divisor = factor if divisor is None else builder(MultiplyOp, divisor, factor)
+    for place, axis in enumerate(axes):
+        if place not in counts:
+            factor = _counted(builder, axis, same if divisor is None else 1, x)
+            factor = builder(ReshapeOp, factor, shape=shape_attribute([axis.windows, *[1] * (len(axes) - 1 - place)]))
+            divisor = factor if divisor is None else builder(MultiplyOp, divisor, factor)
     assert divisor is not None
     return builder(DivideOp, x, divisor)
+
+
+def _counted(builder: GraphBuilder, axis: PoolAxis, times: int, like: SSAValue) -> SSAValue:
+    """How many elements, so many times, each window is of along an axis whose extent is a size: sums of ones padded alike."""
+    extents, element = shape_attribute([axis.extent]), tensor(like).element_type
+    ones = builder(FullOp, shape=extents, value=float_value(float(times)), dtype=element)
+    padded = padded_by(builder, ones, [axis.low], [axis.behind], 0)
+    said = {"window": axis.kernel, "strides": axis.stride, "dilations": axis.dilation}
+    return builder(WindowSumOp, padded, **{name: int_array([number]) for name, number in said.items()})
 
 
 def float_constant(builder: GraphBuilder, extents: Sequence[int], values: Sequence[float], like: SSAValue) -> SSAValue:
