@@ -137,6 +137,33 @@ def training_step(depth: int = 8, batch: Extent = 64, width: int = 256) -> Modul
     return net.finish(loss, *(net("subtract", w, net("multiply", rate, g)) for w, g in steps))
 
 
+def convolution_training(depth: int = 4, images: Extent = 32, size: int = 16, channels: int = 16) -> ModuleOp:
+    """The same of residual blocks of two convolutions."""
+    net = Net()
+    pads = int_array([1] * 4)
+    x, target = (net.argument(images, channels, size, size) for _ in range(2))
+    rate = net.argument()
+    weights = [tuple(net.argument(channels, channels, 3, 3) for _ in range(2)) for _ in range(depth)]
+    saved: list[tuple[SSAValue, SSAValue, SSAValue]] = []
+    for first, second in weights:
+        hidden = net("conv", x, first, pads=pads)
+        active = net("relu", hidden)
+        saved.append((x, hidden, active))
+        x = net("add", x, net("conv", active, second, pads=pads))
+    gradient, zero = net("subtract", x, target), net("subtract", rate, rate)
+    loss = net("mean", net("square", gradient))
+    steps: list[tuple[SSAValue, SSAValue]] = []
+    window, extents = int_array([3, 3]), int_array([size, size])
+    for (first, second), (before, hidden, active) in zip(reversed(weights), reversed(saved), strict=True):
+        to_second = net("conv_backward_weight", gradient, active, pads=pads, kernel_shape=window)
+        to_active = net("conv_backward_data", gradient, second, pads=pads, shape=extents)
+        to_hidden = net("where", net("greater", hidden, zero), to_active, zero)
+        to_first = net("conv_backward_weight", to_hidden, before, pads=pads, kernel_shape=window)
+        gradient = net("add", gradient, net("conv_backward_data", to_hidden, first, pads=pads, shape=extents))
+        steps += [(first, to_first), (second, to_second)]
+    return net.finish(loss, *(net("subtract", w, net("multiply", rate, g)) for w, g in steps))
+
+
 def unet(levels: int = 4, size: Extent = 64, channels: int = 16) -> ModuleOp:
     """Contracting and expanding path with skips (Ronneberger et al. 2015)."""
     net = Net()
@@ -315,6 +342,7 @@ def multi_tower(towers: int = 6, batch: Extent = 64, width: int = 128) -> Module
 GRAPHS: dict[str, Callable[[], ModuleOp]] = {
     "transformer": transformer,
     "training_step": training_step,
+    "convolution_training": convolution_training,
     "unet": unet,
     "densenet": densenet,
     "nas_cells": nas_cells,

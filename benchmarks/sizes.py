@@ -46,6 +46,7 @@ def _squares(step: int) -> range:
 PROGRAMS: dict[str, tuple[Callable[..., ModuleOp], Ranges]] = {
     "transformer": (graphs.transformer, {"batch": _BATCH, "tokens": _TOKENS}),
     "training_step": (graphs.training_step, {"batch": _IMAGES}),
+    "convolution_training": (graphs.convolution_training, {"images": _IMAGES}),
     "unet": (graphs.unet, {"size": _squares(16)}),
     "densenet": (graphs.densenet, {"size": _squares(4)}),
     "nas_cells": (graphs.nas_cells, {"images": _IMAGES}),
@@ -105,7 +106,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=50, help="sizes at which bytes are looked at one by one")
     given = parser.parse_args()
     print(
-        f"{'program':16} {'places':>6} {'orders':>6} {'method':10} {'sizes':>6} {'mean':>7} {'worst':>7} {'checked':>7} {'s':>6}"
+        f"{'program':20} {'places':>6} {'orders':>6} {'method':10} {'sizes':>6} {'mean':>7} {'worst':>7} {'checked':>7} {'s':>6}"
     )
     means: list[float] = []
     for name in given.graphs or PROGRAMS:
@@ -126,7 +127,7 @@ def main() -> None:
         mean, worst = sum(ratios) / len(ratios), max(ratios)
         means.append(mean)
         print(
-            f"{name:16} {len(orders.places):6} {len(orders.orders):6} {method:10} {len(ratios):6} {mean:7.4f} {worst:7.4f} "
+            f"{name:20} {len(orders.places):6} {len(orders.orders):6} {method:10} {len(ratios):6} {mean:7.4f} {worst:7.4f} "
             f"{len(drawn):7} {seconds:6.1f}",
             flush=True,
         )
