@@ -171,6 +171,7 @@ class _Masks(BlockLoops):
         self._sized: dict[tuple[SSAValue, bool], SSAValue] = {}
         self._tests: dict[SSAValue, SSAValue] = {}
         self._zeros: dict[Attribute, SSAValue] = {}
+        self._left: dict[SSAValue, tuple[SSAValue, SSAValue, Sequence[SSAValue]]] = {}
 
     def zero(self, kind: AnyFloat) -> SSAValue:
         """Zero, which compilers do not know."""
@@ -204,14 +205,22 @@ class _Masks(BlockLoops):
             self._sized[rest, again] = self._first(func.CallOp(HIDDEN_BITS, [bits], [INDEX]), "bits")
         return self._sized[rest, again]
 
-    def hidden(self, block: Block, lanes: SSAValue, again: bool) -> SSAValue:
-        """The same of lanes that are known in a block alone, at its end."""
-        bits = arith.OrIOp(lanes, self.number(1 << WIDTH + again))
-        self._helpers.setdefault(HIDDEN_BITS, ((INDEX,), INDEX))
-        call = func.CallOp(HIDDEN_BITS, [bits.result], [INDEX])
-        call.results[0].name_hint = "bits"
-        block.add_ops([bits, call])
-        return call.results[0]
+    def left(self, count: SSAValue) -> tuple[SSAValue, SSAValue, Sequence[SSAValue]]:
+        """Of a number of elements that an op computes, behind it: the rest, whether there is one, and its masks."""
+        if count not in self._left:
+            assert isinstance(count.owner, Operation)
+            rest = arith.AndIOp(count, self.number(WIDTH - 1))
+            is_left = arith.CmpiOp(rest.result, self.number(0), "ne")
+            lanes = arith.SubiOp(above := arith.ShLIOp(self.number(1), rest), self.number(1))
+            rest.result.name_hint, is_left.result.name_hint = "rest", "is_left"
+            bits = [arith.OrIOp(lanes, self.number(1 << WIDTH + again)) for again in (False, True)]
+            self._helpers.setdefault(HIDDEN_BITS, ((INDEX,), INDEX))
+            masks = [func.CallOp(HIDDEN_BITS, [each.result], [INDEX]) for each in bits]
+            for each in masks:
+                each.results[0].name_hint = "bits"
+            Rewriter.insert_op([rest, is_left, above, lanes, *bits, *masks], InsertPoint.after(count.owner))
+            self._left[count] = rest.result, is_left.result, [each.results[0] for each in masks]
+        return self._left[count]
 
     def _first(self, op: Operation, name: str | None) -> SSAValue:
         """Puts an op of arguments, constants and such ops in front of all others."""
@@ -261,7 +270,10 @@ def _mask_sized(loop: scf.ParallelOp, size: Size, blocks: _Masks) -> None:
 
 
 def _mask_between(loop: scf.ParallelOp, blocks: _Masks) -> None:
-    """The same where neither bound is known before the loop: what is left over is computed in front of it."""
+    """
+    The same where neither bound is known before the loop: what is left over is computed in front of it, or as soon as it is known
+    how many elements there are.
+    """
     before, (lower, upper) = InsertPoint.before(loop), (loop.lowerBound[0], loop.upperBound[0])
 
     def put(op: Operation, name: str | None = None) -> SSAValue:
@@ -269,18 +281,16 @@ def _mask_between(loop: scf.ParallelOp, blocks: _Masks) -> None:
         op.results[0].name_hint = name
         return op.results[0]
 
-    rest = put(arith.AndIOp(put(arith.SubiOp(upper, lower)), blocks.number(WIDTH - 1)), "rest")
+    count = _count(lower, upper)
+    if count is None:
+        count = put(arith.SubiOp(upper, lower))
+    rest, is_left, masks = blocks.left(count)
     whole = put(arith.SubiOp(upper, rest), "whole")
     Rewriter.insert_op(specialized(loop, {}, (lower, whole)), before)
     tail = specialized(loop, {}, (blocks.number(0), blocks.number(WIDTH)))
-    block, inner = tail.body.block, Block()
-    lanes = arith.SubiOp(above := arith.ShLIOp(blocks.number(1), rest), blocks.number(1))
-    inner.add_ops([above, lanes])
-    masks = [blocks.hidden(inner, lanes.result, again) for again in (False, True)]
-    inner.add_ops([tail, scf.YieldOp()])
-    condition = put(arith.CmpiOp(rest, blocks.number(0), "ne"))
-    Rewriter.insert_op(scf.IfOp(condition, [], Region(inner)), before)
+    Rewriter.insert_op(scf.IfOp(is_left, [], Region(Block([tail, scf.YieldOp()]))), before)
     Rewriter.erase_op(loop)
+    block = tail.body.block
     counter = block.args[0]
     place = arith.AddiOp(whole, counter)
     place.result.name_hint, counter.name_hint = counter.name_hint, "lane"
@@ -289,6 +299,14 @@ def _mask_between(loop: scf.ParallelOp, blocks: _Masks) -> None:
     Rewriter.insert_op(place, InsertPoint.at_start(block))
     guard = Guard(block, place.result, _NOWHERE, blocks.zero)
     guard.put(lambda again: _is_set(block, masks[again], blocks))
+
+
+def _count(lower: SSAValue, upper: SSAValue) -> SSAValue | None:
+    """How many elements a loop has, where it is made to end so many behind where it begins."""
+    if not isinstance(owner := upper.owner, arith.AddiOp) or lower not in owner.operands:
+        return None
+    count = owner.rhs if owner.lhs is lower else owner.lhs
+    return count if isinstance(count.owner, Operation) else None
 
 
 def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:

@@ -11,32 +11,47 @@ FO_FN float fo_zero_f32(void) {
   return fo_from_bits_f32((fo_{u32|u64})fo_bits(0));
 }
 
-/* fo_row_{f32|f64}: of `count` elements from to[to_at] on, those from `first` to `last` are every `step`-th one from from[at] on, others
-   are 0; elements behind them, fewer than a vector has, may become 0, too. */
-FO_FN void fo_row_f32(const float *restrict from, long at, long step, long first, long last, float *restrict to, long to_at, long count) {
-  from += at, to += to_at;
+/* fo_rows_{f32|f64}: rows `begin` to `end` from to[to_at] on, `count` elements apart and so long: of each, elements `first` to `last` are
+   every `step`-th one of the row of `from`, whose element 0 of row 0 would be from[at] and whose rows lie `row` apart; others are 0.
+   Elements behind the last row, fewer than a vector has, may become 0, too. */
+FO_FN void fo_rows_f32(const float *restrict from, long at, long row, long step, long first, long last, float *restrict to, long to_at,
+    long count, long begin, long end) {
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
-  enum { lanes = 64 / sizeof *to };
+  enum { lanes = 64 / sizeof *to, most = 16 };
   typedef float fo_r __attribute__((vector_size(64)));
   typedef float fo_row __attribute__((vector_size(64), aligned(4), may_alias));
-  for (long i = 0; step < 3 && i < count; i += lanes) {
-    long low = first - i < 0 ? 0 : first - i, high = last - i < 0 ? 0 : last - i;
-    low = low > lanes ? lanes : low, high = high > lanes ? lanes : high;
-    if (step == 1) {
-      unsigned met = (1u << high) - (1u << low);
-      *(fo_row *)(to + i) = {__builtin_ia32_loadups512_mask|__builtin_ia32_loadupd512_mask}(from + i, (fo_r){0}, ({unsigned short|unsigned char})met);
-    } else {
-      unsigned long met = high > low ? (1ul << (2 * high - 1)) - (1ul << 2 * low) : 0;
-      fo_r a = {__builtin_ia32_loadups512_mask|__builtin_ia32_loadupd512_mask}(from + 2 * i, (fo_r){0}, ({unsigned short|unsigned char})met);
-      fo_r b = {__builtin_ia32_loadups512_mask|__builtin_ia32_loadupd512_mask}(from + 2 * i + lanes, (fo_r){0}, ({unsigned short|unsigned char})(met >> lanes));
-      *(fo_row *)(to + i) = __builtin_shufflevector(a, b, {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30|0, 2, 4, 6, 8, 10, 12, 14});
+  typedef {unsigned short|unsigned char} fo_mask;
+  if (step < 3 && count <= most * lanes) {
+    fo_mask met[2 * most];
+    for (long k = 0; k * lanes < count; k++) {
+      long low = (first - k * lanes) * step, high = (last - k * lanes) * step - step + 1, all = lanes * step;
+      low = low < 0 ? 0 : low > all ? all : low, high = high < low ? low : high > all ? all : high;
+      fo_u64 bits = (1ul << high) - (1ul << low);
+      met[2 * k] = (fo_mask)bits, met[2 * k + 1] = (fo_mask)(bits >> lanes);
     }
+    for (long r = begin; r < end; r++) {
+      const float *restrict a = from + at + r * row;
+      float *restrict c = to + to_at + r * count;
+      for (long k = 0; k * lanes < count; k++) {
+        const float *restrict q = a + k * lanes * step;
+        fo_r one = {__builtin_ia32_loadups512_mask|__builtin_ia32_loadupd512_mask}(q, (fo_r){0}, met[2 * k]);
+        if (step == 2) {
+          fo_r two = {__builtin_ia32_loadups512_mask|__builtin_ia32_loadupd512_mask}(q + lanes, (fo_r){0}, met[2 * k + 1]);
+          one = __builtin_shufflevector(one, two, {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30|0, 2, 4, 6, 8, 10, 12, 14});
+        }
+        *(fo_row *)(c + k * lanes) = one;
+      }
+    }
+    return;
   }
-  if (step < 3) return;
 #endif
-  for (long i = 0; i < first; i++) to[i] = 0.0f;
-  for (long i = first; i < last; i++) to[i] = from[i * step];
-  for (long i = last; i < count; i++) to[i] = 0.0f;
+  for (long r = begin; r < end; r++) {
+    const float *restrict a = from + at + r * row;
+    float *restrict c = to + to_at + r * count;
+    for (long i = 0; i < first; i++) c[i] = 0.0f;
+    for (long i = first; i < last; i++) c[i] = a[i * step];
+    for (long i = last; i < count; i++) c[i] = 0.0f;
+  }
 }
 
 /* fo_transpose_tile_{u8|u16|u32}: a tile of 16 x 16 elements, transposed in registers; its rows are `step` apart, then `to_step`. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ from guard_pages import guarded, needs_guard_pages
 from lowered_programs import needs_compiler
 
 _CALL = """
-void copy_row(const {c} *from, long step, long first, long last, {c} *to, long count) {{
-  fo_row_{element}(from, -first * step, step, first, last, to, 1, count);
+void copy_rows(const {c} *from, long row, long step, long first, long last, {c} *to, long count) {{
+  fo_rows_{element}(from, -first * step - row, row, step, first, last, to, 1 - count, count, 1, 3);
 }}
 """
 
@@ -22,28 +23,20 @@ void copy_row(const {c} *from, long step, long first, long last, {c} *to, long c
 @needs_guard_pages
 @pytest.mark.parametrize("machine", ["-march=native", "-mavx2", ""])
 @pytest.mark.parametrize(("element", "c"), [("f32", "float"), ("f64", "double")])
-def test_a_row_has_zeros_around_it(element: str, c: str, machine: str, tmp_path: Path) -> None:
-    library = build_helpers([f"fo_row_{element}"], _CALL.format(c=c, element=element), "cc", machine, tmp_path)
+def test_rows_have_zeros_around_them(element: str, c: str, machine: str, tmp_path: Path) -> None:
+    library = build_helpers([f"fo_rows_{element}"], _CALL.format(c=c, element=element), "cc", machine, tmp_path)
     dtype = np.dtype(np.float32 if element == "f32" else np.float64)
-    for step in (1, 2, 3):
-        for first, last, count in (
-            (0, 0, 3),
-            (0, 16, 16),
-            (1, 8, 9),
-            (3, 3, 20),
-            (2, 33, 40),
-            (17, 34, 35),
-            (20, 21, 70),
-        ):
-            met = np.arange(1, max((last - first - 1) * step + 2, 1), dtype=dtype)
-            for at_end in (False, True):
-                to = np.full(count + 20, 7.5, dtype)
-                with guarded() as allocate:
-                    source = allocate(met, at_end=at_end)
-                    pointers = ctypes.c_void_p(source.ctypes.data), ctypes.c_void_p(to.ctypes.data)
-                    numbers = [ctypes.c_long(n) for n in (step, first, last, count)]
-                    library.copy_row(pointers[0], *numbers[:3], pointers[1], numbers[3])
-                wanted = np.zeros(count, dtype)
-                wanted[first:last] = met[::step][: last - first]
-                np.testing.assert_array_equal(to[1 : count + 1], wanted)
-                assert to[0] == 7.5 and set(to[count + 1 :]) <= {0, 7.5} and (to[count + 16 :] == 7.5).all()
+    ends = ((0, 0, 3), (0, 16, 16), (1, 8, 9), (3, 3, 20), (2, 33, 40), (17, 34, 35), (20, 21, 70), (5, 300, 301))
+    for (first, last, count), step, at_end in product(ends, (1, 2, 3), (False, True)):
+        met = np.arange(1, max((last - first - 1) * step + 2, 1), dtype=dtype)
+        to = np.full(2 * count + 20, 7.5, dtype)
+        with guarded() as allocate:
+            source = allocate(np.concatenate([met, -met]), at_end=at_end)
+            numbers = [ctypes.c_long(n) for n in (len(met), step, first, last)]
+            pointers = ctypes.c_void_p(source.ctypes.data), ctypes.c_void_p(to.ctypes.data)
+            library.copy_rows(pointers[0], *numbers, pointers[1], ctypes.c_long(count))
+        wanted = np.zeros((2, count), dtype)
+        wanted[0, first:last] = met[::step][: last - first]
+        wanted[1] = -wanted[0]
+        np.testing.assert_array_equal(to[1 : 2 * count + 1].reshape(2, count), wanted)
+        assert to[0] == 7.5 and set(to[2 * count + 1 :]) <= {0, 7.5} and (to[2 * count + 16 :] == 7.5).all()

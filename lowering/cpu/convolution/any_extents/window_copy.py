@@ -113,32 +113,38 @@ class WindowCopy:
     def _plane(
         self, scope: Scope, source: SSAValue, at: Bounds, rows: Bounds, columns: Bounds, count: SSAValue
     ) -> None:
-        """Rows of zeros, those of the input, rows of zeros; `at`: where it is in the input, if it is there, and in the copy."""
+        """
+        Rows of zeros, those of the input, rows of zeros, and zeros for what a panel reads behind them: denormal numbers that lie
+        there from before would take long. `at`: where it is in the input, if it is there, and in the copy.
+        """
         (begin, target), zero = at, self.root.index_constant(0)
 
         def row(inner: Scope, number: SSAValue) -> None:
             here = plus(inner, target, inner.add(arith.MuliOp(number, self.pitch)))
             moved = times(inner, times(inner, number, self.rows.stride), self.source[1])
-            there = plus(inner, begin, moved)
-            if element_of(source) is self.element:
-                self._copy_vectors(inner, source, there, here, columns)
-                return
             self._fill(inner, here, (zero, columns[0]))
-            self._copy(inner, source, there, here, columns)
+            self._copy(inner, source, plus(inner, begin, moved), here, columns)
             self._fill(inner, here, (columns[1], self.pitch))
 
         def scaled(number: SSAValue) -> SSAValue:
             return scope.add(arith.MuliOp(number, self.pitch))
 
         self._fill(scope, target, (zero, scaled(rows[0])))
-        count_loop(scope, "row", rows, row)
-        self._fill(scope, target, (scaled(rows[1]), scaled(count)))
+        if element_of(source) is self.element:
+            self._copy_rows(scope, source, at, rows, columns)
+        else:
+            count_loop(scope, "row", rows, row)
+        constant = self.root.index_constant
+        behind = plus(scope, scaled(count), constant(self.tiling.tile.width))
+        end = scope.add(arith.MinSIOp(behind, constant(self.tiling.plane)))
+        self._fill(scope, target, (scaled(rows[1]), end))
 
-    def _copy_vectors(self, scope: Scope, source: SSAValue, begin: SSAValue, here: SSAValue, columns: Bounds) -> None:
-        """A row with zeros around it, and perhaps behind it, where the next one is copied afterwards, or nothing is read."""
-        read = [flat_memory(self.root, source), begin, self.root.index_constant(self.columns.stride), *columns]
-        arguments = [*read, flat_memory(self.root, self.memory), here, self.pitch]
-        scope.call_for_effect(f"fo_row_{self.element.name}", arguments)
+    def _copy_rows(self, scope: Scope, source: SSAValue, at: Bounds, rows: Bounds, columns: Bounds) -> None:
+        """Rows with zeros around them, perhaps behind the last one, too, where others are copied or zeros are."""
+        constant, step = self.root.index_constant, self.columns.stride
+        read = [flat_memory(self.root, source), at[0], constant(self.rows.stride * self.source[1]), constant(step)]
+        written = [flat_memory(self.root, self.memory), at[1], self.pitch, *rows]
+        scope.call_for_effect(f"fo_rows_{self.element.name}", [*read, *columns, *written])
 
     def _copy(self, scope: Scope, source: SSAValue, begin: SSAValue, here: SSAValue, columns: Bounds) -> None:
         def put(inner: Scope, column: SSAValue) -> None:
