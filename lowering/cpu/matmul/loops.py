@@ -30,7 +30,7 @@ from fuse_opt.lowering.cpu.kernel import KernelLoops, kernel_block
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic, arithmetic_of
 from fuse_opt.lowering.cpu.matmul.asking import Asks, Following, shared_asks
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source, operand_matrix
-from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, fill_columns, plus, times
 from fuse_opt.lowering.cpu.matmul.operand_copy import OperandCopy
 from fuse_opt.lowering.cpu.matmul.product_sums import Columns, ProductSums, Rows
 from fuse_opt.lowering.cpu.matmul.row_tiles import either
@@ -267,7 +267,11 @@ class _Tiles:
 
         def tiles_of_copy(inner: Scope) -> None:
             assert self.right is not None
-            tiles(inner, self.right.panel(inner, source, count, columns.count))
+            panel = self.right.panel(inner, source, count, columns.count)
+            if self.tiling.pads:
+                every = columns.count, self.root.index_constant(self.tiling.width)
+                fill_columns(inner, panel, count, every, self.root.constant(0.0, self.arithmetic.right))
+            tiles(inner, panel)
 
         if self.right is None or self.tiling.tiles_copy:
             tiles(scope, source)

@@ -49,7 +49,8 @@ class ProductSums:
     ) -> None:
         self.of, self.tiling, self.tiles, self.root = product.contraction, tiling, tiles, root
         self.epilogue = BlockEpilogue(product.epilogue, product.places, self.of, product.raw, memory, root)
-        self.result = direct_result(product, memory) if dtype(product.raw) is element else None
+        is_direct = dtype(product.raw) is element and not tiling.pads
+        self.result = direct_result(product, memory) if is_direct else None
         self.by_tiles = not (tiling.along_depth or tiling.depth_first)
         """Whether what follows is computed tile by tile, not for all rows of a panel."""
         self.is_alone = self.by_tiles and self._has_one_block()

@@ -98,7 +98,7 @@ class TileCalls:
         tiling, start = self.tiling, scope.root.index_constant(0)
         either(
             scope,
-            block.is_last if tiling.width != tiling.last_width else False,
+            block.is_last if tiling.width != tiling.last_width and not tiling.pads else False,
             lambda inner: self._rows(inner, tile, first, start, tiling.last_width, block),
             lambda inner: self._rows(inner, tile, first, start, tiling.width, block),
         )

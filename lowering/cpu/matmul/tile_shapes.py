@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fuse_opt.lowering.c.headers.matrix_tiles import FEWEST_ROWS, SIDE, has_matrix_tile
 from fuse_opt.lowering.c.headers.matrix_tiles import MOST_ROWS as MATRIX_ROWS
@@ -35,6 +35,8 @@ class TileShape:
     columns: int
     width: int
     merges: bool = False
+    pads: bool = False
+    """Whether the only panel has zeros behind its columns, and tiles have sums of these."""
 
 
 def dot_shape(rows: int, columns: int, groups: int) -> TileShape:
@@ -64,6 +66,11 @@ def grouped_shape(rows: int, columns: int, lanes: int) -> TileShape:
 def best_shape(rows: int, columns: int, lanes: int) -> TileShape:
     """Of tiles whose vectors lie along the columns."""
     return min(_shapes(rows, columns, lanes), key=lambda found: _cycles(found, rows, columns, lanes))
+
+
+def padded_shape(rows: int, lanes: int) -> TileShape:
+    """Of tiles of one vector, where columns fill most of it."""
+    return replace(best_shape(rows, lanes, lanes), pads=True)
 
 
 def shape_for_any_rows(columns: int, lanes: int) -> tuple[int, TileShape]:

@@ -27,6 +27,7 @@ from fuse_opt.lowering.cpu.matmul.tile_shapes import (
     best_shape,
     dot_shape,
     grouped_shape,
+    padded_shape,
     panel_shape,
     shape_for_any_rows,
 )
@@ -35,6 +36,9 @@ FEW_COLUMNS = 16
 """Below which rows of the result fill no vector, so that sums are vectors along the contracted dimension where it is long."""
 SHORT_DEPTH = 16
 """Of the contracted dimension: below it, joining the elements of such sums takes as long as the products."""
+PADDED_DEPTH = 64
+"""Of the contracted dimension: up to it, columns that fill most of a vector are in one with zeros behind them, of which a row's
+sums are one, too (measured)."""
 SMALL_BYTES = 48 << 10
 """Of a right operand that first caches hold: it is read where it lies, too."""
 MOST_VECTORS = {1: 8, 2: 8, 3: 7, 4: 6, 5: 5, 7: 3, 8: 3, 9: 3}
@@ -119,6 +123,8 @@ class Tiling:
     """Whether a tile reads the left operand, or its copy, with rows side by side."""
     packs: bool
     """Whether the right operand is copied into panels."""
+    pads: bool = False
+    """Whether zeros lie behind the columns of the only panel, up to its width, and sums of them behind those of a tile's row."""
     tiles_copy: bool = False
     """Whether the first tile of a block of rows leaves that copy, as it reads the panel where it lies."""
     depth_first: bool = False
@@ -195,7 +201,7 @@ def choose_tiling(
     if converts or computed[0] or (group > 1 and (product.lhs[-1] != 1 or product.depth % group)):
         copied = product.depth
     block = max(1, min(_block_rows(product, stored) // max(height, 1), shape.tiles))
-    is_plain = not (computed[1] or along_depth or (arithmetic is not None and arithmetic.is_narrow))
+    is_plain = not (computed[1] or along_depth or shape.pads or (arithmetic is not None and arithmetic.is_narrow))
     turns = converts or computed[0] or product.lhs[-1] != 1
     longest = _longest_dots(product.rows) if along_depth else _longest_block(product, itemsize, turns)
     if group > 1:
@@ -223,6 +229,7 @@ def choose_tiling(
         copied,
         transposed and not along_depth and group == 1,
         packs,
+        shape.pads,
         packs and is_plain and side_by_side,
         0 < copied < product.depth
         or (product.rows == 1 and side_by_side and is_plain and not (packs or copied) and depth < product.depth),
@@ -349,6 +356,8 @@ def _shape(
     narrow = computed or (arithmetic is not None and arithmetic.is_narrow)
     if arithmetic is not None and arithmetic.group > 1:
         return grouped_shape(product.rows, product.columns, lanes), True, False
+    if lanes // 2 < product.columns < lanes and product.rows >= FEW_COLUMNS and product.depth <= PADDED_DEPTH:
+        return padded_shape(product.rows, lanes), True, False
     few = FEW_TRANSPOSED if narrow and not computed else DOT_ROWS
     if (product.rows <= few and deep and product.depth >= 2 * lanes) or (
         product.columns < FEW_COLUMNS and product.depth >= SHORT_DEPTH and (deep or product.rows >= FEW_COLUMNS)

@@ -175,6 +175,23 @@ def test_few_columns(transposed: tuple[bool, bool]) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("transposed", [False, True])
+def test_columns_of_most_of_a_vector_are_a_whole_one_where_sums_are_short(transposed: bool) -> None:
+    for rows, depth, columns, element in (
+        (70, 32, 12, "f32"),
+        (16, 1, 9, "f32"),
+        (97, 64, 15, "f32"),
+        (41, 19, 5, "f64"),
+    ):
+        for epilogue in ("", BIAS_GELU_RESIDUAL):
+            case = Case(rows, depth, columns, transposed=(False, transposed), element=element, epilogue=epilogue)
+            assert case.tiling().pads
+            case.check()
+    for depth, columns in ((65, 12), (32, 8), (32, 16)):
+        assert not Case(70, depth, columns, transposed=(False, transposed)).tiling().pads
+
+
+@needs_compiler
 def test_small_products() -> None:
     for extent in (1, 2, 3, 4, 5, 8, 12, 13, 16, 24, 31, 64):
         Case(extent, extent, extent, lhs=(3,), rhs=(3,)).check()
