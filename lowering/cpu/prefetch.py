@@ -68,8 +68,8 @@ def prefetch_rows(
 
 def asking_stage(loops: StageLoops, stages: Sequence[Stage], overlap: bool) -> Stage | None:
     """
-    The stage whose loop asks for the next row: behind the first, which waits for memory, the one that computes most. Where the
-    last loop of a row is one with the first of the next, a light one has nothing to ask for that caches hold.
+    The stage whose loop asks for the next row: behind the first, which waits for memory, the one that computes most. A light one
+    has nothing to ask for that caches hold where the last loop of a row is one with the first of the next, and no operands alone.
     """
     body = loops.loop_body
     if not is_moved(body, SECOND_LEVEL_CACHE):
@@ -79,7 +79,8 @@ def asking_stage(loops: StageLoops, stages: Sequence[Stage], overlap: bool) -> S
     ]
     found = max(able, key=loops.stage_work, default=None)
     is_light = found is not None and loops.stage_work(found) <= LIGHT_WORK
-    return None if overlap and is_light and not outside_caches(body) else found
+    is_enough = loops.memory.nontemporal or (overlap and not outside_caches(body))
+    return None if is_light and is_enough else found
 
 
 def row_bytes(stage: Stage, loops: StageLoops) -> int:
