@@ -96,6 +96,21 @@ def quantized_mlp(rows: int = 32, widths: Sequence[int] = (256, 512, 64)) -> str
     return net.function(source, x)
 
 
+def quantized_convolutions(size: int = 14, widths: Sequence[int] = (32, 64, 64)) -> str:
+    """Convolutions of ui8 by i8 in i32, channels last, 3x3 and then 1x1, scaled and quantised again."""
+    net, x = Text(), ("%x", tensor(1, size, size, widths[0], element="ui8"))
+    for number, (ins, outs) in enumerate(pairwise(widths)):
+        window, extents = (1, 1) if number else (3, 3), (1, size, size, outs)
+        pads = ", ".join([str(window[0] // 2)] * 4)
+        operands = [x, net.weight(*window, ins, outs, element="i8")]
+        x = net.op("conv_integer", operands, tensor(*extents, element="i32"), f"pads = array<i64: {pads}>")
+        x = net.op("add", [x, net.weight(outs, element="i32")], x[1])
+        x = net.op("astype", [x], tensor(*extents), "dtype = f32")
+        x = net.op("multiply", [x, net.weight(outs)], x[1])
+        x = net.op("quantize_linear", [x, net.weight(), net.weight(element="ui8")], tensor(*extents, element="ui8"))
+    return net.function(tensor(1, size, size, widths[0], element="ui8"), x)
+
+
 def gradient_text(layers: int, row: str = "tanh $", mark: str = " {graph.frozen}") -> str:
     """A chain of products and ops, `$` is what these read, and what reads its values again in the other order."""
     type_ = tensor(128, 128)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from model_texts import quantized_mlp, resnet50
+from model_texts import quantized_convolutions, quantized_mlp, resnet50
+from onednn_testing import FakeOneDnn
 
 import fuse_opt
 from fuse_opt.dialects.analysis.kernel_access import dispatched_ops
@@ -21,6 +22,7 @@ MODELS: dict[str, tuple[Callable[[], str], int]] = {
     "transformer_block": (lambda: BLOCK.read_text(encoding="utf-8"), 5),
     "resnet50": (resnet50, 54),
     "quantized_mlp": (quantized_mlp, 2),
+    "quantized_convolutions": (quantized_convolutions, 2),
 }
 """By name: the text, and how many kernels something has to run at least."""
 
@@ -41,5 +43,20 @@ def test_the_text_says_what_runs(name: str) -> None:
         assert any(word.startswith("fuse.") for word in counts) != bool(backend), counts
         assert conversion_counts([entry_function(module)])[0] <= 2  # of a call: weights are converted once
         texts[backend] = str(module)
+        assert implementation_counts(fuse_opt.optimize(texts[backend], "default")) == counts
     assert texts[""] != texts["-fuse"]
     assert str(fuse_opt.optimize(texts[""], "default")) == texts[""]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_three_runs_choose_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the text, and from what was printed, also where another backend was asked between them."""
+    FakeOneDnn(tmp_path, monkeypatch).say(panel=16, scratch=8)
+    make, pipeline = MODELS[name][0], ['attach-backends{backends="none","onednn","numpy"}', "default"]
+    chosen = implementation_counts(module := fuse_opt.optimize(make(), pipeline))
+    first = str(module)
+    assert any(word.startswith("onednn.") for word in chosen), chosen
+    for _ in range(2):
+        fuse_opt.optimize(make(), "default")
+        assert str(fuse_opt.optimize(make(), pipeline)) == first
+    assert implementation_counts(fuse_opt.optimize(first, "default")) == chosen

@@ -65,6 +65,18 @@ def test_a_file_brings_a_backend_and_the_cheapest_runs(tmp_path: Path) -> None:
     assert named(fuse_opt.compile(PRODUCT)) == ["fuse.matmul"]  # a file's backend is for who names it
 
 
+def test_a_backend_that_is_named_twice_is_there_once(tmp_path: Path) -> None:
+    path = file(tmp_path, "twice")
+    for text in (f"{path},{path}", f"{path},twice,-twice,twice", f"none,{path},twice"):
+        program = fuse_opt.compile(PRODUCT, backend=text)
+        assert named(program) == ["twice.matmul"] and str(program.module).count('"twice"') == 1, text
+    (other := tmp_path / "other").mkdir()
+    said = r"other/twice.py:13:1: error: the file raised ValueError: .graph.matmul. has an implementation .twice.matmul. already"
+    with pytest.raises(UsageError, match=said):  # another one of that name
+        fuse_opt.compile(PRODUCT, backend=f"{path},{file(other, 'twice')}")
+    assert named(fuse_opt.compile(PRODUCT, backend=path)) == ["twice.matmul"]
+
+
 def test_names_add_and_remove(monkeypatch: pytest.MonkeyPatch) -> None:
     assert named(fuse_opt.compile(PRODUCT, backend="-fuse,-blas")) == ["numpy.matmul"]
     monkeypatch.setenv("FUSE_OPT_BACKEND", "none,numpy")
