@@ -76,8 +76,10 @@ def _accepts(site: Site, types: set[tuple[str, ...]]) -> str | None:
 
 
 def _accepts_bytes(site: Site) -> str | None:
-    """Convolutions whose filters are in panels, or to be put there: it has no code of its own for others."""
+    """Convolutions whose filters are in panels, or to be put there: it has no code of its own for others, or for groups."""
     weight = site.operands[1]
+    if site.config.get("groups", 1) != 1:
+        return "groups"
     return "filters-vary" if weight.encoding is None and not weight.frozen else _accepts(site, _OF_BYTES)
 
 

@@ -141,6 +141,19 @@ def test_what_it_does_not_take_is_code_of_the_program(
     np.testing.assert_array_equal(program(x, given(w)), expected(x, w))
 
 
+def test_groups_are_code_of_the_program(fake: FakeOneDnn) -> None:
+    fake.say(panel=16)
+    x, w = numbers((1, 5, 5, 64), (3, 3, 1, 64))
+    config = "pads = array<i64: 1, 1, 1, 1>, groups = 64 : i64"
+    with pytest.raises(fuse_opt.InputError, match=f'"{NAME}" refuses it: groups; remove the directive'):
+        fuse_opt.optimize(text_of(x, w, config), "attach-backends{backends=onednn},default")
+    program = fuse_opt.compile(text_of(x, w, config, ""), backend="fuse,onednn").freeze({1: given(w)})
+    assert NAME not in program.implementations
+    padded = np.pad(x.astype(np.int64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
+    np.testing.assert_array_equal(program(x), -np.einsum("nhwcij,ijkc->nhwc", windows, w.astype(np.int64)))
+
+
 def test_filters_that_are_packed_by_no_pass_are_read_as_they_lie(fake: FakeOneDnn) -> None:
     """Of a pipeline that prepares nothing: right, and no faster than what it is run by."""
     fake.say(panel=16)

@@ -124,15 +124,14 @@ def _transpose_cases() -> Iterator[Case]:
 
 def _integer_cases() -> Iterator[Case]:
     """With channels last, and in the weight what they give behind them."""
-    for name, setting in product(BYTES, [setting for setting in CONVS if setting.groups == 1]):
+    for name, setting in product(BYTES, CONVS):
         x, w = ramp(name, *setting.x), ramp("i8", *setting.weight)
         value = np.zeros(setting.result(), np.int32)
         for a, b, c in setting.terms():
             value[c] += int(x[a]) * int(w[b])
-        text = setting.attributes().partition(", groups")[0]
         taps = (*range(2, w.ndim), 1, 0)
         given = np.ascontiguousarray(np.moveaxis(x, 1, -1)), np.ascontiguousarray(w.transpose(taps))
-        yield Case("graph.conv_integer", text, given, np.ascontiguousarray(np.moveaxis(value, 1, -1)))
+        yield Case("graph.conv_integer", setting.attributes(), given, np.ascontiguousarray(np.moveaxis(value, 1, -1)))
 
 
 _CASES: dict[str, Callable[[], Iterator[Case]]] = {
