@@ -2,10 +2,11 @@
 
 ResNet-50's, those of ResNeXt-50 with its 32 groups, and depthwise ones of MobileNetV2.
 
-    python benchmarks/quantized_convolutions.py [--turns 11] [--only 3x3]
+    python benchmarks/quantized_convolutions.py [--turns 11] [--only 3x3] [--backend onednn]
 
 Prints processor time of a call, the lower quartile of turns in rotation, and the ratios' smallest, middle and largest. Threads
-are those of FUSE_OPT_NUM_THREADS (1 when it is not set) for both; results are compared byte by byte before.
+are those of FUSE_OPT_NUM_THREADS (1 when it is not set) for all; results are compared byte by byte before. With a backend it
+takes turns, too, behind ours: its ratios are to ONNX Runtime, and in the last column is what runs the sums.
 """
 
 from __future__ import annotations
@@ -91,28 +92,44 @@ def seconds(run: Run) -> float:
     return (time.process_time() - start) / CALLS
 
 
-def compare(shape: Shape, threads: int, turns: int) -> str:
+def our_call(proto: Any, x: Any, backend: str = "") -> tuple[Run, str]:
+    """The model by us, with a backend, compiled; and what runs the sums of its convolution."""
+    before = os.environ.pop("FUSE_OPT_BACKEND", None)
+    os.environ |= {"FUSE_OPT_BACKEND": backend} if backend else {}
+    program = load(onnx.load_from_string(proto.SerializeToString()))
+    program(x)
+    os.environ.pop("FUSE_OPT_BACKEND", None)
+    os.environ |= {} if before is None else {"FUSE_OPT_BACKEND": before}
+    (compiled,) = program._programs.values()  # pyright: ignore[reportPrivateUsage]
+    return lambda: program(x)[0], " ".join(compiled.implementations)
+
+
+def compare(shape: Shape, threads: int, turns: int, backend: str) -> str:
     """A line about a shape."""
     channels, filters, size, window, stride, groups = shape
     found = model(*shape)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(found.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    program = load(onnx.load_from_string(found.SerializeToString()))
     x = np.random.default_rng(1).integers(0, 256, (1, channels, size, size)).astype(np.uint8)
-    runs: list[Run] = [lambda: program(x), lambda: session.run(None, {"x": x})]
-    ours, theirs = (np.asarray(run()[0] if isinstance(run(), (list, tuple)) else run()) for run in runs)
-    differing = int((ours.reshape(theirs.shape) != theirs).sum())
-    times: list[list[float]] = [[], []]
+    calls = [our_call(found, x, name) for name in (["", backend] if backend else [""])]
+    runs: list[Run] = [*(run for run, _ in calls), lambda: session.run(None, {"x": x})[0]]
+    results = [np.asarray(run()) for run in runs]
+    differing = max(int((each.reshape(results[-1].shape) != results[-1]).sum()) for each in results)
+    times: list[list[float]] = [[] for _ in runs]
     for _ in range(turns):
         for number, run in enumerate(runs):
             times[number].append(seconds(run))
-    low = [statistics.quantiles(each, n=4)[0] * 1e3 for each in times]
-    ratios = sorted(a / b for a, b in zip(*times, strict=True))
+    low = " ".join(f"{statistics.quantiles(each, n=4)[0] * 1e3:8.3f}" for each in times)
     name = f"{channels} to {filters} of {size}x{size}, {window}x{window}" + (f" by {stride}" if stride > 1 else "")
     name += f", {groups} groups" if groups > 1 else ""
-    spread = f"{ratios[0]:.2f} {statistics.median(ratios):.2f} {ratios[-1]:.2f}"
-    return f"{name:48s} {low[0]:8.3f} {low[1]:8.3f}   {spread}   {differing} bytes differ"
+    spreads = "   ".join(_spread(each, times[-1]) for each in times[:-1])
+    return f"{name:48s} {low}   {spreads}   {differing} bytes differ" + (f"   {calls[-1][1]}" if backend else "")
+
+
+def _spread(ours: list[float], theirs: list[float]) -> str:
+    ratios = sorted(a / b for a, b in zip(ours, theirs, strict=True))
+    return f"{ratios[0]:.2f} {statistics.median(ratios):.2f} {ratios[-1]:.2f}"
 
 
 def main() -> None:
@@ -120,14 +137,16 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=11)
     parser.add_argument("--only", default="", help="shapes whose window is this, as 3x3")
     parser.add_argument("--grouped", action="store_true", help="those in groups alone")
+    parser.add_argument("--backend", default="", help="another call of ours, with it")
     arguments = parser.parse_args()
     threads = int(os.environ.setdefault("FUSE_OPT_NUM_THREADS", "1"))
     known = {k: v for k, v in sorted(os.environ.items()) if k.startswith(("OPENBLAS_", "MKL_", "OMP_", "FUSE_OPT_"))}
     print(f"threads {threads}, onnxruntime {onnxruntime.__version__}, {known}")
-    print(f"{'milliseconds of processor time':48s} {'ours':>8s} {'ORT':>8s}   ratios: least, median, most")
+    columns = " ".join(f"{name:>8s}" for name in ("ours", *([arguments.backend] if arguments.backend else []), "ORT"))
+    print(f"{'milliseconds of processor time':48s} {columns}   ratios: least, median, most")
     for shape in SHAPES:
         if arguments.only in ("", f"{shape[3]}x{shape[3]}") and (shape[-1] > 1 or not arguments.grouped):
-            print(compare(shape, threads, arguments.turns), flush=True)
+            print(compare(shape, threads, arguments.turns, arguments.backend), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 `products` is a chain of matrix products, `convolutions` one of 3x3 windows, which are best as they are written; `residual` has
 blocks of two 1x1 convolutions around which another layout is worth its conversions. Weights are shared: each has as many readers
 as there are sites. `distinct` are products of 64 shapes in turn. Passes run without verification between them.
-With `--check` the exit status is 1 where one of the two takes longer than half a second for 10,000 sites, in proportion for others.
+With `--check` the exit status is 1 where either takes longer than half a second for 10,000 sites, in proportion for others.
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import I8, I32, U8
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 
+MOVED = 128
+"""What is between a byte as it is signed and as it is not."""
+
 
 def byte_product(g: Emitter, operands: Sequence[Value], zeros: Sequence[Value | None], is_weight: bool) -> Value:
     """
@@ -20,14 +23,7 @@ def byte_product(g: Emitter, operands: Sequence[Value], zeros: Sequence[Value | 
     if 1 in (rank(a), rank(b)) or extents(a)[-1] == 0:
         wide = [g.cast(value, I32) for value in (a, b)]
         return g.matmul(*(x if zero is None else g.subtract(x, zero) for x, zero in zip(wide, zeros, strict=True)))
-    if dtype(b) is U8:  # both less by 128: signed bytes, as products take them on the right
-        b, moved = g.bitcast(g.bitwise_xor(b, g.like(128, b)), dtype=I8), zeros[1]
-        zeros[1] = g.number(-128, I32) if moved is None else g.subtract(moved, g.like(128, moved))
-    if (
-        dtype(a) is I8 and is_weight
-    ):  # both more by 128: tiles read weights that unsigned bytes meet where they are packed
-        a, moved = g.bitwise_xor(g.bitcast(a, dtype=U8), g.number(128, U8)), zeros[0]
-        zeros[0] = g.number(128, I32) if moved is None else g.add(moved, g.like(128, moved))
+    (a, b), zeros = as_tiles_read(g, (a, b), zeros, is_weight)
     y = g.matmul(a, b, dtype=I32)
     if zeros[0] is not None:
         y = g.subtract(y, g.multiply(zeros[0], g.sum(g.cast(b, I32), axes=[rank(b) - 2], keepdims=True)))
@@ -35,3 +31,17 @@ def byte_product(g: Emitter, operands: Sequence[Value], zeros: Sequence[Value | 
         x = g.cast(a, I32) if zeros[0] is None else g.subtract(g.cast(a, I32), zeros[0])
         y = g.subtract(y, g.multiply(zeros[1], g.sum(x, axes=[rank(a) - 1], keepdims=True)))
     return y
+
+
+def as_tiles_read(
+    g: Emitter, operands: Sequence[Value], zeros: Sequence[Value | None], is_weight: bool
+) -> tuple[tuple[Value, Value], list[Value | None]]:
+    """The bytes as tiles of products read them, signed on the right and not on the left of weights, and zero points of these."""
+    (a, b), zeros = operands, list(zeros)
+    if dtype(b) is U8:  # both less by 128
+        b, moved = g.bitcast(g.bitwise_xor(b, g.like(MOVED, b)), dtype=I8), zeros[1]
+        zeros[1] = g.number(-MOVED, I32) if moved is None else g.subtract(moved, g.like(MOVED, moved))
+    if dtype(a) is I8 and is_weight:  # both more by 128: as weights that unsigned bytes meet are packed
+        a, moved = g.bitwise_xor(g.bitcast(a, dtype=U8), g.number(MOVED, U8)), zeros[0]
+        zeros[0] = g.number(MOVED, I32) if moved is None else g.add(moved, g.like(MOVED, moved))
+    return (a, b), zeros

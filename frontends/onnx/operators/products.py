@@ -7,9 +7,9 @@ import math
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F32, I8, I32, U8, DType, Kind
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
+from fuse_opt.frontends.onnx.operators.byte_convolutions import channels_first, integer_convolution
 from fuse_opt.frontends.onnx.operators.byte_products import byte_product
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
-from fuse_opt.frontends.onnx.operators.windows import channels_first, integer_convolution
 
 
 @handler("MatMul")

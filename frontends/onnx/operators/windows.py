@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from xdsl.dialects.builtin import UnitAttr
-from xdsl.ir import OpResult
-
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import F32, F64, I8, I32, U8
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
-from fuse_opt.frontends.onnx.operators.byte_products import byte_product
 from fuse_opt.frontends.onnx.operators.movement import sliced
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
-
-LEAST_CHANNELS = 16
-"""Of convolutions of bytes that are products of unfolded windows: fewer are no depth to speak of."""
 
 
 def geometry(n: Node, sizes: Sequence[int], kernel: Sequence[int]) -> dict[str, list[int]]:
@@ -149,130 +139,6 @@ def _with_bias(g: Emitter, y: Value, bias: Sequence[Value]) -> Value:
 @handler("Conv")
 def conv(n: Node, g: Emitter) -> Results:
     return convolution(n, g, n.operand(0), n.operand(1), n.optional(2))
-
-
-@handler("ConvInteger")
-def conv_integer(n: Node, g: Emitter) -> Results:
-    y, is_last = integer_convolution(n, g, (0, 1), (2, 3))
-    return channels_first(g, y) if is_last else y
-
-
-def channels_first(g: Emitter, y: Value) -> Value:
-    """A value whose channels are its last axis, in the order that ONNX has: not by the product, whose tiles store rows."""
-    return _apart(g.permute_dims(y, axes=[0, rank(y) - 1, *range(1, rank(y) - 1)]))
-
-
-def _apart(value: Value) -> Value:
-    """The same, as a kernel of its own."""
-    if isinstance(value, OpResult):
-        value.op.attributes["no_fuse"] = UnitAttr()
-    return value
-
-
-def integer_convolution(n: Node, g: Emitter, operands: tuple[int, int], zeros: tuple[int, int]) -> tuple[Value, bool]:
-    """
-    The sums in i32 of products of bytes less their zero points: a product of bytes where channels are not in groups,
-    else a convolution of f32 where the weights are so small that no sum of some of the products is rounded, else of f64.
-    Those of products have their channels last, which the second value says: what follows is computed so, and stored in order.
-    """
-    if (padding := _padding_byte(n, operands, zeros)) is not None:
-        return _unfolded(n, g, operands, zeros, padding), True
-    element = F32 if _fits_f32(n, operands, zeros) else F64
-    centered: list[Value] = []
-    for operand, zero in zip(operands, zeros, strict=True):
-        value = g.cast(n.operand(operand), element)
-        if n.has(zero):
-            moved = g.cast(n.operand(zero), element)
-            by_filter = [-1] + [1] * (rank(value) - 1)
-            value = g.subtract(value, g.reshaped(moved, [] if math.prod(extents(moved)) == 1 else by_filter))
-        centered.append(value)
-    x, weight = centered
-    return g.cast(convolution(n, g, x, weight), I32), False
-
-
-def _padding_byte(n: Node, operands: tuple[int, int], zeros: tuple[int, int]) -> int | None:
-    """The byte that stands for 0 around the input, where the convolution is a product of unfolded bytes; else None."""
-    x, weight = (n.operand(position) for position in operands)
-    if not all(dtype(value) in (I8, U8) for value in (x, weight)) or 0 in (*extents(x), *extents(weight)):
-        return None
-    if n.integer("group", 1) != 1 or (math.prod(extents(weight)[2:]) > 1 and extents(x)[1] < LEAST_CHANNELS):
-        return None
-    if not any(geometry(n, extents(x)[2:], extents(weight)[2:])["pads"]) or not n.has(zeros[0]):
-        return 0
-    if not n.is_known(zeros[0]) or math.prod(extents(n.operand(zeros[0]))) != 1:
-        return None
-    return int(n.known(zeros[0]).reshape(()))
-
-
-def _unfolded(n: Node, g: Emitter, operands: tuple[int, int], zeros: tuple[int, int], padding: int) -> Value:
-    """Such a convolution as a product of positions by elements of windows and these by filters, channels last."""
-    x, weight = (n.operand(position) for position in operands)
-    many, (filters, channels, *kernel) = extents(x)[0], extents(weight)
-    seen, places = _windows(n, g, x, kernel, padding)
-    taps = [_of_tap(g, weight, tap) for tap in itertools.product(*map(range, kernel))]
-    rows = g.stack(*seen, axis=1 + len(kernel)) if len(taps) > 1 else seen[0]
-    rows = g.reshape(rows, shape=[many, math.prod(places), len(taps) * channels])
-    matrix = g.stack(*taps, axis=1) if len(taps) > 1 else taps[0]  # made once of frozen weights, as no view is
-    matrix = g.permute_dims(g.reshape(matrix, shape=[filters, len(taps) * channels]), axes=[1, 0])
-    moved = [g.cast(n.operand(zero), I32) if n.has(zero) else None for zero in zeros]
-    moved = [v if v is None or math.prod(extents(v)) != 1 else g.reshaped(v, []) for v in moved]
-    if n.has(zeros[1]) and n.is_known(zeros[1]) and not n.known(zeros[1]).any():
-        moved[1] = None
-    y = byte_product(g, (rows, matrix), moved, n.is_known(operands[1]))
-    return g.reshape(y, shape=[many, *places, filters])
-
-
-def _of_tap(g: Emitter, weight: Value, tap: Sequence[int]) -> Value:
-    """What a tap has of each filter, by channels."""
-    filters, channels, *_ = extents(weight)
-    stops = [filters, channels, *(place + 1 for place in tap)]
-    found = g.slice(weight, starts=[0, 0, *tap], stops=stops, steps=[1] * len(stops))
-    return g.reshape(found, shape=[filters, channels])
-
-
-def _windows(n: Node, g: Emitter, x: Value, kernel: Sequence[int], padding: int) -> tuple[list[Value], list[int]]:
-    """
-    What each tap of windows sees, [images, *places, channels], and how many places there are by the axes of the image. Channels
-    are turned to lie side by side first, so that taps read stretches of memory.
-    """
-    (many, channels, *sizes), count = extents(x), len(kernel)
-    window = geometry(n, sizes, kernel)
-    x = g.permute_dims(x, axes=[0, *range(2, 2 + count), 1])
-    if any(window["pads"]):
-        before, after = window["pads"][:count], window["pads"][count:]
-        x = g.pad(x, pads=[0, *before, 0, 0, *after, 0], value=padding)
-    if math.prod(kernel) > 1:
-        x = _apart(x)  # each tap would ask again where the padding is
-    strides, dilations = window["strides"], window["dilations"]
-    reaches = [(taps - 1) * dilation for taps, dilation in zip(kernel, dilations, strict=True)]
-    sides = zip(extents(x)[1:-1], reaches, strides, strict=True)
-    places = [(size - reach - 1) // stride + 1 for size, reach, stride in sides]
-    parts: list[Value] = []
-    for tap in itertools.product(*map(range, kernel)):
-        starts = [t * dilation for t, dilation in zip(tap, dilations, strict=True)]
-        stops = [a + (place - 1) * step + 1 for a, place, step in zip(starts, places, strides, strict=True)]
-        bounds = {"starts": [0, *starts, 0], "stops": [many, *stops, channels], "steps": [1, *strides, 1]}
-        parts.append(g.slice(x, **bounds))
-    return parts, places
-
-
-def _fits_f32(n: Node, operands: tuple[int, int], zeros: tuple[int, int]) -> bool:
-    """Whether sums of magnitudes of products stay below what f32 has all integers of, for known weights and any input."""
-    if not n.is_known(operands[1]) or (n.has(zeros[1]) and not n.is_known(zeros[1])):
-        return False
-    weight = n.known(operands[1]).astype(np.int64)
-    if n.has(zeros[1]):
-        moved = n.known(zeros[1]).astype(np.int64).reshape(-1)
-        weight = weight - moved.reshape(-1, *(1,) * (weight.ndim - 1))
-    magnitudes = np.abs(weight).sum(axis=tuple(range(1, weight.ndim)))
-    least, most = {I8: (-128, 127), U8: (0, 255)}[dtype(n.operand(operands[0]))]
-    largest = 255
-    if not n.has(zeros[0]):
-        largest = max(-least, most)
-    elif n.is_known(zeros[0]):
-        zero = n.known(zeros[0]).astype(np.int64)
-        largest = int(max((most - zero).max(), (zero - least).max()))
-    return int(magnitudes.max(initial=0)) * largest <= 1 << 24
 
 
 @handler("ConvTranspose")

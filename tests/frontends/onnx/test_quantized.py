@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from ir_testing import kernels
 from lowered_programs import needs_compiler
 from numpy.typing import NDArray
+from onednn_testing import FakeOneDnn
 
 from fuse_opt.frontends.onnx import UnsupportedError, load
 
@@ -165,8 +167,82 @@ def test_convolutions_are_exact(operator: str, largest: int, groups: int) -> Non
         sums = scaled(sums + arrays["b"].reshape(6, 1, 1), scale, 100, np.uint8)
     np.testing.assert_array_equal(found, sums)
     (product,) = [kernel for kernel in launched if kernel.schedule_kind() in ("conv", "matmul")]
+    assert ("graph.conv_integer" in imported(operator, given, attributes, x, used)) == (groups == 1)
     element = "xui8>" if groups == 1 else "xf32>" if largest == 3 else "xf64>"
     assert any(element in str(value.type) for value in product.operands)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("left", "right", "window"),
+    [(np.uint8, np.int8, 3), (np.int8, np.int8, 2), (np.uint8, np.uint8, 3), (np.uint8, np.int8, 4)],
+)
+def test_channels_with_a_filter_each_are_one_kernel(left: Any, right: Any, window: int) -> None:
+    """With what scales and rounds, whose sums have not been in memory; of larger windows a convolution of f32."""
+    rng = np.random.default_rng(9)
+    x, w = randbytes(rng, left, 2, 35, 9, 11), randbytes(rng, right, 35, 1, window, window)
+    w[0], x[:, 0] = np.iinfo(right).min, np.iinfo(left).max
+    weights = {
+        "xs": np.float32(0.02),
+        "xz": np.asarray([7], left),
+        "ws": (rng.random(35) * 0.01 + 0.001).astype(np.float32),
+        "wz": np.arange(35).astype(right),
+        "ys": np.float32(3.0),
+        "yz": np.asarray(100, left),
+        "b": rng.integers(-(2**20), 2**20, 35).astype(np.int32),
+    }
+    arrays = {"w": w, **{name: np.asarray(array) for name, array in weights.items()}}
+    attributes = {"pads": [1, 2, 2, 0], "strides": [1, 2], "group": 35}
+    proto = model([("QLinearConv", "x xs xz w ws wz ys yz b", "y", attributes)], x, arrays)
+    found, launched = run(proto, x)
+    padded = np.pad(x.astype(np.int64) - 7, ((0, 0), (0, 0), (1, 2), (2, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (window, window), axis=(2, 3))[:, :, :, ::2]
+    centered = w[:, 0].astype(np.int64) - arrays["wz"].astype(np.int64).reshape(35, 1, 1)
+    sums = np.einsum("nchwij,cij->nchw", windows, centered) + arrays["b"].reshape(35, 1, 1)
+    scale = (arrays["xs"] * arrays["ws"] / arrays["ys"]).reshape(35, 1, 1)
+    np.testing.assert_array_equal(found, scaled(sums, scale, 100, left))
+    over_windows = [each for each in launched if any(op.name == "graph.sliding_windows" for op in each.ops())]
+    assert [str(each.results[0].type)[-3:] for each in over_windows] == (["i8>"] if window < 4 else [])
+
+
+def imported(operator: str, given: str, attributes: dict[str, Any], x: Array, used: dict[str, Array]) -> str:
+    return str(load(model([(operator, given, "y", attributes)], x, used)).module)
+
+
+def test_a_zero_point_that_moves_no_signed_byte_costs_no_sums_of_windows() -> None:
+    """Unsigned weights are less by 128, as their zero point is in what quantises by tensors."""
+    x = np.zeros((1, 16, 5, 5), np.uint8)
+    for zero, has_sums in ((128, False), (0, True), (127, True)):
+        used = {"w": np.zeros((8, 16, 3, 3), np.uint8), "xz": np.uint8(3), "wz": np.full(8, zero, np.uint8)}
+        text = imported("ConvInteger", "x w xz wz", {"pads": [1] * 4}, x, {k: np.asarray(v) for k, v in used.items()})
+        assert ("graph.window_sum" in text) == has_sums and text.count("graph.conv_integer") == 1
+
+
+@needs_compiler
+def test_a_library_runs_the_convolution_that_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With frozen filters in its panels, and what scales and rounds its sums in one kernel of the program behind it."""
+    FakeOneDnn(tmp_path, monkeypatch).say(panel=16, scratch=8)
+    rng = np.random.default_rng(8)
+    x = randbytes(rng, np.uint8, 1, 64, 56, 56)
+    weights = {
+        "xs": np.float32(0.02),
+        "xz": np.asarray(7, np.uint8),
+        "w": randbytes(rng, np.int8, 64, 64, 3, 3),
+        "ws": (rng.random(64) * 0.01 + 0.001).astype(np.float32),
+        "wz": np.zeros(64, np.int8),
+        "ys": np.float32(3.0),
+        "yz": np.asarray(9, np.uint8),
+    }
+    proto = model([("QLinearConv", "x xs xz w ws wz ys yz", "y", {"pads": [1] * 4})], x, weights)
+    monkeypatch.delenv("FUSE_OPT_BACKEND", raising=False)
+    wanted, own = run(proto, x)
+    assert [kernel.schedule_kind() for kernel in own].count("matmul") == 1
+    monkeypatch.setenv("FUSE_OPT_BACKEND", "onednn")
+    found, launched = run(proto, x)
+    np.testing.assert_array_equal(found, wanted)
+    (at,) = [number for number, kernel in enumerate(launched) if "onednn.conv_integer" in str(kernel.implementation)]
+    behind = {op.name for op in launched[at + 1].ops()}
+    assert {"graph.subtract", "graph.multiply", "graph.round", "graph.astype"} <= behind
 
 
 @needs_compiler
