@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType, TensorType, UnitAttr, i32
 from xdsl.ir import OpResult, SSAValue
@@ -88,7 +87,7 @@ class ConvIntegerOp(CompositeOp):
         return (builder(ReshapeOp, sums, shape=extents_array(shape(self.result))),)
 
     def _padded(self, builder: GraphBuilder) -> SSAValue:
-        windows, x = self._windows(), cast("SSAValue", self.x)
+        windows, x = self._windows(), self.x
         if any((*windows.begins, *windows.ends)):
             x = builder(PadOp, x, pads=int_array([0, *windows.begins, 0, 0, *windows.ends, 0]))
             if isinstance(x, OpResult):

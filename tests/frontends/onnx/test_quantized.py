@@ -224,7 +224,7 @@ def test_a_library_runs_the_convolution_that_is_imported(tmp_path: Path, monkeyp
     FakeOneDnn(tmp_path, monkeypatch).say(panel=16, scratch=8)
     rng = np.random.default_rng(8)
     x = randbytes(rng, np.uint8, 1, 64, 56, 56)
-    weights = {
+    weights: dict[str, Any] = {
         "xs": np.float32(0.02),
         "xz": np.asarray(7, np.uint8),
         "w": randbytes(rng, np.int8, 64, 64, 3, 3),
