@@ -19,17 +19,18 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.movement.pad_roll_tile import PadOp
+from fuse_opt.dialects.graph.movement.views import PermuteDimsOp, ReshapeOp
 from fuse_opt.dialects.graph.movement.winograd import WinogradTapsOp
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import encoding
-from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.properties import IntArray, int_array, ints
+from fuse_opt.dialects.interfaces.properties import IntArray, int_array, ints, shape_attribute
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.interfaces.transformed_weight import TransformedWeight
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.encodings import OrderAttr
-from fuse_opt.dialects.types.extents import at_least_none, may_exceed
+from fuse_opt.dialects.types.extents import at_least_none, is_number, may_exceed
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,8 @@ class ConvTransposeOp(Convolution):
     `(n - 1) * stride + dilation * (k - 1) + 1 - pads + output_padding`. `output_padding` (default 0) must be less than
     the stride or the dilation of its axis; `strides`, `pads`, `dilations` and `groups` are those of the convolution
     whose gradient it is. Generated code reads zeros beyond x: beside them a weight that is infinite or NaN gives NaN, where
-    the sum that the reference makes leaves it out. One program takes batches of any extent, and images where strides are 1.
+    the sum that the reference makes leaves it out. One program takes batches of any extent, and
+    images where strides are 1 or windows lie side by side.
     """
 
     name = "graph.conv_transpose"
@@ -266,6 +268,26 @@ class ConvTransposeOp(Convolution):
         if any(n != DYNAMIC_INDEX and not may_exceed(n, 0) for n in extents):
             raise VerifyException(f"the pads leave no output element: the extents would be {extents}; make them less")
         return (tensor_type(tensor(self.x).element_type, [x[0], w[1] * groups, *extents]),)
+
+    def canonical(self) -> GraphOp | None:
+        """Of images of unknown extents, windows side by side: a filter for each element of a window, moved to its place."""
+        x, weight = shape(self.x), shape(self.weight)
+        windows, rank, channels = self.windows(len(x) - 2), len(x), weight[0]
+        extents, window, filters = x[2:], weight[2:], weight[1]
+        is_apart = windows == Windows(tuple(window), (0,) * len(window), (0,) * len(window), (1,) * len(window))
+        plain = is_apart and self.group_count() == 1 and not any(ints(self.output_padding, [0]))
+        plain = plain and not any(map(encoding, (self.x, self.weight, self.result)))
+        if not plain or prod(window) == 1 or DYNAMIC_INDEX in extents or all(map(is_number, extents)):
+            return None
+        builder, many = GraphBuilder(), filters * prod(window)
+        matrix = builder(ReshapeOp, self.weight, shape=int_array([channels, many]))
+        matrix = builder(PermuteDimsOp, matrix, axes=int_array([1, 0]))
+        single = builder(ReshapeOp, matrix, shape=int_array([many, channels, *[1] * len(window)]))
+        sums = builder(ConvOp, self.x, single)
+        sums = builder(ReshapeOp, sums, shape=shape_attribute([x[0], filters, *window, *extents]))
+        beside = [axis for k in range(len(window)) for axis in (rank + k, 2 + k)]
+        moved = builder(PermuteDimsOp, sums, axes=int_array([0, 1, *beside]))
+        return ReshapeOp.build_op(moved, shape=shape_attribute(shape(self.result)))
 
     def scaled_axes(self) -> tuple[int, int] | None:
         return (1, 1) if self.group_count() == 1 else None

@@ -127,6 +127,12 @@ CASES: dict[str, tuple[str, Shapes]] = {
         conv(("?", 3, "?", "?"), (3, 8, 3, 3), ANY, "{pads = array<i64: 1, 1, 1, 1>}", op="conv_transpose"),
         lambda h, w: [(1, 3, h, w), (3, 8, 3, 3)],
     ),
+    "transposed, windows side by side": (
+        conv(
+            ("?", 6, "?", "?"), (6, 8, 2, 3), ("?", 8, "?", "?"), "{strides = array<i64: 2, 3>}", op="conv_transpose",
+        ),
+        lambda h, w: [(2, 6, h, w), (6, 8, 2, 3)],
+    ),
     "batches": (
         conv(("?", 16, 9, 9), (24, 16, 3, 3), ("?", 24, 9, 9), "{pads = array<i64: 1, 1, 1, 1>}"),
         lambda h, w: [(h, 16, 9, 9), (24, 16, 3, 3)],

@@ -21,6 +21,7 @@ MODELS: dict[str, Callable[[], ModuleOp]] = {
     "transformer": lambda: graphs.transformer(1, BATCH, TOKENS, 32, 4),
     "training": lambda: graphs.training_step(2, BATCH, 32),
     "training of convolutions": lambda: graphs.convolution_training(1, BATCH, 8, 8),
+    "u-net": lambda: graphs.unet(1, symbol("size", 2, 512, 2), 4),
     "resnet": lambda: graphs.resnet((1, 1), symbol("size", 8, 512, 8), 4),
     "mobilenet": lambda: graphs.mobilenet(symbol("size", 32, 512, 32), 4),
     "lstm": lambda: graphs.lstm(2, BATCH, 16),
