@@ -20,11 +20,17 @@ FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char
         for (int g = 0; g < group; g++) o[group * j + g] = q[g * row + j];
     }
     first = whole;
-  } else if (row == 1 && column % group == 0) {
+  } else if (row == 1) {
     first = whole / 16 * 16;
     for (long j = 0; j + 16 <= columns; j += 16)
-      for (long p = 0; p < first; p += 16)
-        fo_transpose_tile_u32(from + j * column + p * group, column / group, out + p * to_step + j, to_step);
+      for (long p = 0; p < first; p += 16) {
+        const void *square = from + j * column + p * group;
+        fo_u32 beside[16][16];  // where columns are no whole number of groups apart
+        if (column % group)
+          for (long i = 0; i < 16; i++) __builtin_memcpy(beside[i], from + (j + i) * column + p * group, sizeof beside[i]);
+        const long apart = column % group ? 16 : column / group;
+        fo_transpose_tile_u32(column % group ? beside : square, apart, out + p * to_step + j, to_step);
+      }
     for (long j = columns / 16 * 16; j < columns; j++)
       for (long p = 0; p < first; p++) out[p * to_step + j] = *(const word *)(from + j * column + p * group);
   }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.dialects import memref
 from xdsl.ir import SSAValue
 
+from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source
@@ -28,6 +29,10 @@ class OperandCopy:
         if arithmetic.group > 1 and name == "panel":
             step = -(-columns // PADDING) * PADDING  # of groups
             self.size = (rows + arithmetic.group) * step * arithmetic.room  # and a row of sums
+        elif arithmetic.group > 1:
+            lines = -(-columns * element.itemsize // LANE_BYTES) | 1  # odd: for different sets of a cache
+            step = lines * LANE_BYTES // element.itemsize
+            self.size = rows * step
         else:
             step = columns + PADDING if name == "rows" or transposed else -(-columns // PADDING) * PADDING
             self.size = rows * step

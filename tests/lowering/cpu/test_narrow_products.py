@@ -117,6 +117,15 @@ def test_products_of_bytes_are_exact(element: str, flags: tuple[bool, bool]) -> 
 
 
 @needs_compiler
+@pytest.mark.parametrize("element", ["i8", "ui8"])
+def test_columns_that_are_no_whole_number_of_groups_apart(element: str) -> None:
+    """They are turned by squares of groups, too, and their rows are copied to whole lines."""
+    for depth in (69, 131, 263):
+        case = Narrow((35, depth, 50), (element, "i8", "i32"), (False, True))
+        np.testing.assert_array_equal(case.compile()(*case.arguments()), case.exact())
+
+
+@needs_compiler
 def test_extreme_bytes() -> None:
     case = Narrow((15, 2048, 17), ("i8", "i8", "i32"), (False, False))
     x, w = (np.full_like(each, -128) for each in case.arguments())
