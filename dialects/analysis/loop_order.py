@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import prod
 
-from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
+from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.scalar import cost
 from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr
@@ -56,13 +57,26 @@ def choose_order(loop_body: LoopBody) -> LoopOrder:
 
 def _element_order(loop_body: LoopBody) -> LoopOrder:
     dims = _dims(loop_body.rows)
-    if not dims or estimate(dims[-1].extent) < SMALLEST_TILE:
+    addresses = [*(node.address for node in loop_body.loads()), *(store.address for store in loop_body.stores)]
+    if not dims or _merged_extent(addresses, dims) < SMALLEST_TILE:
         return LoopOrder("pointwise")
     for node in loop_body.loads():
         along = fastest_dim(node.address)
-        if steps_elsewhere(node.address, dims[-1]) and along is not None and estimate(along.extent) >= SMALLEST_TILE:
+        if not steps_elsewhere(node.address, dims[-1]) or along not in dims:
+            continue
+        if _merged_extent(addresses, dims[: dims.index(along) + 1]) >= SMALLEST_TILE:
             return LoopOrder("tile", reason="it reads neighbours of another dimension than it stores")
     return LoopOrder("pointwise")
+
+
+def _merged_extent(addresses: Sequence[IndexExpr], dims: Sequence[Dim]) -> int:
+    """Of the last of some dimensions, with those before it that are one loop with it."""
+    extent = estimate(dims[-1].extent)
+    for inner, outer in pairwise(reversed(dims)):
+        if not all(_merges(address, outer, inner) for address in addresses):
+            break
+        extent *= estimate(outer.extent)
+    return extent
 
 
 def _row_order(loop_body: LoopBody) -> LoopOrder:
@@ -126,14 +140,14 @@ def _side_by_side(loop_body: LoopBody, dims: Sequence[Dim]) -> int:
         return 0
     lanes = estimate(dims[-1].extent)
     for outer, inner in zip(dims[-2::-1], dims[:0:-1], strict=False):
-        if not all(_merges(node, outer, inner) for node in loop_body.nodes if node.op is None):
+        if not all(_merges(node.address, outer, inner) for node in loop_body.nodes if node.op is None):
             break
         lanes *= estimate(outer.extent)
     return lanes
 
 
-def _merges(node: ScalarNode, outer: Dim, inner: Dim) -> bool:
-    factors = node.address.coefficients()
+def _merges(address: IndexExpr, outer: Dim, inner: Dim) -> bool:
+    factors = address.coefficients()
     return factors is not None and factors.get(outer, 0) == factors.get(inner, 0) * inner.extent
 
 

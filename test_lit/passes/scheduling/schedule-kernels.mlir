@@ -108,6 +108,29 @@ func.func @orders(%x: tensor<64x8192xf32>, %y: tensor<8192x64xf32>, %z: tensor<1
 
 // -----
 
+// Dimensions that are one loop, in what is read and in what is stored, count as one; a short one alone stays as it is.
+// CHECK-LABEL: func.func @merged
+// CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "tile"}} {
+// CHECK:         %b = fused.kernel({{.*}} attributes {schedule = {kind = "tile"}} {
+// CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "pointwise"}} {
+func.func @merged(%x: tensor<2x96x14x7xui8>) -> (tensor<2x14x7x96xui8>, tensor<2x96x14x7xui8>, tensor<2x96x7x14xui8>) {
+  %a = fused.kernel(%0 = %x : tensor<2x96x14x7xui8>) -> (tensor<2x14x7x96xui8>) {
+    %1 = graph.permute_dims %0 {axes = array<i64: 0, 2, 3, 1>} : (tensor<2x96x14x7xui8>) -> tensor<2x14x7x96xui8>
+    fused.yield %1 : tensor<2x14x7x96xui8>
+  }
+  %b = fused.kernel(%0 = %a : tensor<2x14x7x96xui8>) -> (tensor<2x96x14x7xui8>) {
+    %1 = graph.permute_dims %0 {axes = array<i64: 0, 3, 1, 2>} : (tensor<2x14x7x96xui8>) -> tensor<2x96x14x7xui8>
+    fused.yield %1 : tensor<2x96x14x7xui8>
+  }
+  %c = fused.kernel(%0 = %x : tensor<2x96x14x7xui8>) -> (tensor<2x96x7x14xui8>) {
+    %1 = graph.permute_dims %0 {axes = array<i64: 0, 1, 3, 2>} : (tensor<2x96x14x7xui8>) -> tensor<2x96x7x14xui8>
+    fused.yield %1 : tensor<2x96x7x14xui8>
+  }
+  func.return %a, %b, %c : tensor<2x14x7x96xui8>, tensor<2x96x14x7xui8>, tensor<2x96x7x14xui8>
+}
+
+// -----
+
 // Must stay as they are: rows along memory, blocks that keep their lines, few and short ones; a kind given by hand.
 // CHECK-LABEL: func.func @plain
 // CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "row"}} {
