@@ -36,7 +36,7 @@ from fuse_opt.dialects.types.size import Size
 from fuse_opt.lowering.kernel.scope import INDEX
 from fuse_opt.lowering.loops.guarded_tails import Guard
 from fuse_opt.lowering.loops.specialization import specialized
-from fuse_opt.lowering.loops.strip_mining import BlockLoops, Helpers, constant
+from fuse_opt.lowering.loops.strip_mining import BlockLoops, Helpers, constant, is_within
 
 WIDTH = 16
 """Lanes of a masked vector: those of f32 in the widest vectors, or two of half of it."""
@@ -108,13 +108,32 @@ def _sized_end(loop: scf.ParallelOp, sizes: Mapping[SSAValue, Size]) -> Size | N
 
 
 def _is_of_computed_bounds(loop: scf.ParallelOp) -> bool:
-    """Whether it goes over neighbours, and where it begins or ends is computed in the function; of bounded positions, which are
-    read one by one, few are left."""
+    """
+    Whether it goes along memory, and where it begins or ends is computed in the function. What lies apart, or at bounded
+    positions, is read one by one anyway.
+    """
     if loop.initVals or len(loop.lowerBound) != 1 or constant(loop.step[0]) != 1:
         return False
-    if any(isinstance(op, (arith.MinSIOp, arith.MaxSIOp)) for op in loop.body.block.ops):
+    block = loop.body.block
+    if any(isinstance(op, (arith.MinSIOp, arith.MaxSIOp)) for op in block.ops):
+        return False
+    touched = (op.indices[0] for op in block.ops if isinstance(op, (memref.LoadOp, memref.StoreOp)))
+    if not all(_is_of_neighbours(index, block) for index in touched if is_within(index, block)):
         return False
     return any(constant(bound) is None for bound in (loop.lowerBound[0], loop.upperBound[0]))
+
+
+def _is_of_neighbours(index: SSAValue, block: Block) -> bool:
+    """Whether an index is a loop's counter, and more or less than it what is the same in all of the loop."""
+    while index is not block.args[0]:
+        owner = index.owner
+        if not isinstance(owner, (arith.AddiOp, arith.SubiOp)):
+            return False
+        varying = [operand for operand in owner.operands if is_within(operand, block)]
+        if len(varying) != 1 or (isinstance(owner, arith.SubiOp) and varying[0] is owner.rhs):
+            return False
+        index = varying[0]
+    return True
 
 
 def _is_plain(loop: scf.ParallelOp) -> bool:
