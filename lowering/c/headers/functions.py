@@ -106,7 +106,7 @@ def c_helpers(names: Iterable[str]) -> str:
     Raises KeyError for a name that nothing defines."""
     wanted = set(names)
     tiles = generated_tiles(wanted)
-    wanted |= {called for text in tiles.values() for called in called_helpers(text) if called in _c_functions()}
+    wanted |= {called for name in tiles for called in _called_by_tile(name) if called in _c_functions()}
     definitions = "\n".join([*filter(None, [_c_definitions(wanted - tiles.keys())]), *tiles.values()])
     return header("preamble.h") + definitions if definitions else ""
 
@@ -123,10 +123,15 @@ def _add_tile(name: str, found: dict[str, str]) -> None:
     """Those that it calls, which call others at most, come before it."""
     if name in found or (text := _product_text(name)) is None:
         return
-    for called in called_helpers(text):
+    for called in _called_by_tile(name):
         if called != name:
             _add_tile(called, found)
     found[name] = text
+
+
+@cache
+def _called_by_tile(name: str) -> tuple[str, ...]:
+    return tuple(called_helpers(_product_text(name) or ""))
 
 
 def _c_definitions(names: Iterable[str]) -> str:
