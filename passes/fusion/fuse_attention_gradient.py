@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +25,8 @@ from fuse_opt.passes.fusion.fuse_attention import (
 
 FEWEST = 3
 """Products of a kernel; two are attention."""
+NEAR = 4 * FURTHEST
+"""Groups looked at before products; random numbers may be made by many."""
 
 
 @dataclass
@@ -70,7 +73,7 @@ def _between(graph: GroupGraph, last: Group) -> list[Group] | Refusal | None:
         readers = dict.fromkeys(reader for group in (*first, *between) for reader in group.consumers)
         behind = [group for group in readers if group not in near]
         further = [group for group in behind if products_in(group) == 0 and group.kind <= FusionKind.INJECTIVE]
-        if not further or len(first) < 2 or len(near) >= FURTHEST:
+        if not further or len(first) < 2 or len(near) >= NEAR:
             break
         ends.update(dict.fromkeys(further))
     others = [group for group in behind if products_in(group) != 1]
@@ -87,14 +90,14 @@ def _sources(ends: Iterable[Group]) -> tuple[dict[Group, None], dict[Group, None
     """The products from whose results groups are computed element by element, and what is on the way or read there."""
     near: dict[Group, None] = {}
     first: dict[Group, None] = {}
-    stack = list(ends)
-    while stack:
-        group = stack.pop()
+    waiting = deque(ends)  # the nearest first
+    while waiting:
+        group = waiting.popleft()
         if group in near or group in first:
             continue
-        if (count := products_in(group)) == 0 and group.kind <= FusionKind.INJECTIVE and len(near) < FURTHEST:
+        if (count := products_in(group)) == 0 and group.kind <= FusionKind.INJECTIVE and len(near) < NEAR:
             near[group] = None
-            stack.extend(group.producers)
+            waiting.extend(group.producers)
         elif count == 1:
             first[group] = None
     return first, near

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 FUSION_RULES: tuple[str, ...] = (
-    "fuse-attention",
     "fuse-attention-gradient",
+    "fuse-attention",
     "fuse-injective",
     "fuse-elementwise",
     "fuse-epilogue",

@@ -1,5 +1,6 @@
 """What is computed again in place of being kept, and what for.
 
-May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis, passes,
-passes/decisions, passes/devices, passes/fusion/engine, passes/implementation, passes/memory/packing.
+May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis,
+dialects/implementation, passes, passes/decisions, passes/devices, passes/fusion/engine, passes/implementation,
+passes/memory/packing.
 """

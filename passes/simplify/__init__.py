@@ -1,5 +1,5 @@
 """Algebra, common subexpressions, dead code, decomposition, shapes.
 
 May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis, dialects/graph,
-passes.
+dialects/graph/movement, passes.
 """

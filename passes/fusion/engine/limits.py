@@ -84,8 +84,14 @@ def _refuse_by_directives(graph: Graph, members: Sequence[Group]) -> Refusal | N
 
 
 def _refuse_clones(members: Sequence[Group]) -> Refusal | None:
-    """Clones join their readers, and each other: with others they would be computed, and kept, as what they stand for is."""
-    for group in (group for group in members if group.recomputed is not None):
+    """
+    Clones join their readers, and each other: with others they would be computed, and kept, as what they stand for is, where
+    not all of their readers are there.
+    """
+    inside = set(members)
+    for group in members:
+        if group.recomputed is None or group.consumers.keys() <= inside:
+            continue
         alike = [other for other in members if other.recomputed == group.recomputed]
         others = [other for other in members if other.recomputed != group.recomputed]
         if not all(any(other in clone.consumers for clone in alike) for other in others):
