@@ -16,7 +16,7 @@ from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
 from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.properties import bool_value, flag
+from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array
 from fuse_opt.dialects.interfaces.shapes import (
     AnyTensor,
     agree,
@@ -156,12 +156,17 @@ def _strides(value: SSAValue, transposed: bool) -> list[int]:
 
 
 def _untransposed(value: SSAValue) -> SSAValue | None:
-    """What a value is with its last two axes swapped, when an op did no more than that."""
+    """
+    What a value is with its last two axes swapped, when an op did no more than that; or a view that keeps the last axis of what
+    it is of last, where the value has it before its own last one.
+    """
     view = value.owner
-    if not isinstance(view, PermuteDimsOp) or len(order := view.order()) < 2:
+    if not isinstance(view, PermuteDimsOp) or len(order := view.order()) < 2 or order[-2] != len(order) - 1:
         return None
-    swapped = (*range(len(order) - 2), len(order) - 1, len(order) - 2)
-    return view.x if order == swapped else None
+    straight = (*order[:-2], order[-1], order[-2])
+    if straight == tuple(range(len(order))):
+        return view.x
+    return PermuteDimsOp.build_op(view.x, axes=int_array(straight)).results[0]
 
 
 def _oriented(name: str, transpose: BoolAttr | None, extents: tuple[int, ...]) -> tuple[int, ...]:

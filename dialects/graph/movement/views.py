@@ -104,7 +104,10 @@ class PermuteDimsOp(ViewOp):
         return [source[axis] for axis in self.order()]
 
     def canonical(self) -> GraphOp | None:
-        """Of what the operand was permuted from, or made so at once; a reshape when only axes of extent 1 move."""
+        """
+        Of what the operand was permuted from, before it got axes of extent 1, or made so at once; a reshape when only such axes
+        move.
+        """
         inner, order = self.x.owner, self.order()
         if isinstance(inner, PermuteDimsOp):
             first = inner.order()
@@ -113,8 +116,32 @@ class PermuteDimsOp(ViewOp):
         if is_sized(self.x) and moving == sorted(moving) and list(order) != sorted(order):
             return self.simplified(ReshapeOp, self.x, shape=extents_array(shape(self.result)))
         if isinstance(inner, OpaqueOp) and self.x.has_one_use() and not inner.attributes:
-            return inner.permuted(order)
-        return None
+            return inner.permuted(order) or self._of_swapped(inner)
+        return self._before_units(inner) if isinstance(inner, ReshapeOp) else None
+
+    def _of_swapped(self, inner: OpaqueOp) -> GraphOp | None:
+        """With the last axis where it is, of what gives its last two axes swapped."""
+        rank, order = len(shape(self.x)), self.order()
+        if rank < 3 or order[-1] != rank - 2:
+            return None
+        swap = [*range(rank - 2), rank - 1, rank - 2]
+        if (product := inner.permuted(swap)) is None:
+            return None
+        return self.simplified(PermuteDimsOp, product.results[0], axes=int_array([swap[axis] for axis in order]))
+
+    def _before_units(self, inner: ReshapeOp) -> GraphOp | None:
+        """What it is where the operand is a value of fewer axes, but for some of extent 1: that one permuted, then reshaped."""
+        source, given = shape(inner.x), shape(self.x)
+        if not is_sized(self.x) or len(source) >= len(given):
+            return None
+        axes = [axis for axis, extent in enumerate(source) if extent != 1]
+        places = [axis for axis, extent in enumerate(given) if extent != 1]
+        if [source[axis] for axis in axes] != [given[axis] for axis in places]:
+            return None
+        moved = [axes[places.index(axis)] for axis in self.order() if axis in places]
+        units = [axis for axis, extent in enumerate(source) if extent == 1]
+        permuted = PermuteDimsOp.build_op(inner.x, axes=int_array([*units, *moved]))
+        return self.simplified(ReshapeOp, permuted.results[0], shape=extents_array(shape(self.result)))
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         order = self.order()

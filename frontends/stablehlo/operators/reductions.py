@@ -254,12 +254,24 @@ def dot_general(h: HloOp, g: Emitter) -> Results:
         [axis for axis in range(rank(value)) if axis not in (*batch, *inner)]
         for value, batch, inner in zip((lhs, rhs), batches, contracted, strict=True)
     )
+    is_swapped = bool(batches[0]) and _come_before(contracted[0], lhs_free) and _come_before(rhs_free, contracted[1])
+    if is_swapped:  # as weights of attention behind the values: each lies as the other operand does
+        lhs, rhs, batches, contracted = rhs, lhs, batches[::-1], contracted[::-1]
+        lhs_free, rhs_free = rhs_free, lhs_free
     a, transpose_a = _matrix(g, lhs, batches[0], lhs_free, contracted[0])
     b, transpose_b = _matrix(g, rhs, batches[1], contracted[1], rhs_free)
     flags = {"transpose_lhs": transpose_a or None, "transpose_rhs": transpose_b or None}
     outer = [extents(lhs)[axis] for axis in (*batches[0], *lhs_free)]
     shape = [*outer, *(extents(rhs)[axis] for axis in rhs_free)]
-    return g.reshaped(g.matmul(a, b, dtype=element if widened else None, **flags), shape)
+    result = g.reshaped(g.matmul(a, b, dtype=element if widened else None, **flags), shape)
+    if not is_swapped:
+        return result
+    first, second, end = len(batches[0]), len(batches[0]) + len(lhs_free), len(shape)
+    return g.permute_dims(result, axes=[*range(first), *range(second, end), *range(first, second)])
+
+
+def _come_before(axes: Sequence[int], others: Sequence[int]) -> bool:
+    return bool(axes) and bool(others) and max(axes) < min(others)
 
 
 def _matrix(
