@@ -72,9 +72,9 @@ STORES = Knob(
 SPLITS = Knob(
     "splits",
     Counts(),
-    ("column", "split"),
+    ("column", "split", "attention"),
     False,
-    "parts of what is reduced, which are joined in order",
+    "parts of what is reduced, which are joined in order; of attention, parts of the keys of fewer than 6 queries",
     (1, 2, 4, 8, 16, 32),
 )
 BLOCK = Knob(

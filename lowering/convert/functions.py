@@ -324,7 +324,7 @@ class _FunctionConverter(Generic[Generated]):
     def _launch(self, kernel: KernelOp, generated: Generated) -> None:
         def buffer(parameter: Parameter) -> SSAValue:
             if (scratch := parameter.scratch) is not None:
-                return self.memory.scratch(scratch.offset, scratch.type)
+                return self.memory.scratch(scratch.offset, scratch.type, scratch.elements)
             return self.memory.flat(parameter.value_of(kernel))
 
         self._bulk_of(kernel).body.block.add_ops(self.module.launches(generated, buffer, self.memory.number))

@@ -126,7 +126,7 @@ class ProgramMemory:
         self._planned = _planned_bytes(function)
         self._offsets = self._place_intermediates(function)
         self._arena: SSAValue | None = None
-        self._scratch_end = 0
+        self._scratch_end: Extent = 0
         last = self._old.last_op
         assert isinstance(last, ReturnOp)
         self.results, self.own_results = self._place_results(last.operands)
@@ -233,17 +233,19 @@ class ProgramMemory:
                 )
         return found
 
-    def scratch(self, offset: int, wanted: MemRefType) -> SSAValue:
+    def scratch(self, offset: int, wanted: MemRefType, elements: Extent | None = None) -> SSAValue:
         """A buffer behind all values of the arena, which kernels have one after another; `finish` makes room for it."""
         start = -(-self.arena_bytes // self._alignment) * self._alignment + offset
         element = dtype_of(wanted.element_type)
         assert element is not None
-        self._scratch_end = max(self._scratch_end, start + wanted.element_count() * element.itemsize)
-        return self._once(("scratch", start, wanted), lambda: self._in_arena(start, wanted))
+        count = wanted.element_count() if elements is None else elements
+        self._scratch_end = largest(self._scratch_end, start + count * element.itemsize)
+        extents = () if elements is None else (elements,)
+        return self._once(("scratch", start, wanted, *extents), lambda: self._in_arena(start, wanted, extents))
 
     def finish(self) -> None:
         """Gives the arena its size."""
-        if self._arena is not None and self._scratch_end > self.arena_bytes:
+        if self._arena is not None and may_exceed(self._scratch_end, self.arena_bytes):
             old = self._arena.owner
             assert isinstance(old, ArenaOp)
             new = ArenaOp(self._scratch_end, self.arena_alignment)

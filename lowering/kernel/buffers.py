@@ -14,6 +14,7 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import LANES, LENT, TASKS
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.index_expr import dimensions
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.hints import is_nontemporal
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 
@@ -28,6 +29,8 @@ class Scratch:
     offset: int
     type: MemRefType
     name: str | None
+    elements: Extent | None = None
+    """That it has, where its type does not say it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.attention import Attention, attention_of
 from fuse_opt.dialects.analysis.contractions.result_places import result_axes
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import SPLITS
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent, Size
-from fuse_opt.lowering.cpu.attention.few_rows import build_few_rows
 from fuse_opt.lowering.cpu.attention.panels import Panels, PanelSizes, on_stack
+from fuse_opt.lowering.cpu.attention.split_keys import build_split_keys
 from fuse_opt.lowering.cpu.attention.tiles import AttentionTiles
 from fuse_opt.lowering.cpu.attention.tiling import AttentionTiling, choose_attention_tiling
 from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
@@ -38,7 +39,7 @@ def build_attention_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> lis
     operands = [operand_pass(access.value) for access in (of.queries, of.keys, of.values)]
     memory = KernelBuffers(kernel, [of.weights, of.epilogue, *operands], storages)
     if of.reads_in_place:
-        return [build_few_rows(of, memory)]
+        return build_split_keys(of, memory, SPLITS.count(kernel))
     tiling = choose_attention_tiling(of.first, of.second, dtype(of.first_raw).itemsize)
     build = _Build(of, tiling, memory)
     return [*([build.copies()] if tiling.shares_panels else []), build.attention()]

@@ -100,9 +100,9 @@ class WeightRows(StageLoops):
         found = super().lanes(stage)
         return WIDTH if not found and self.rows_have_room and stage.reductions else found
 
-    def emit(self, scope: Scope, first: SSAValue, count: SSAValue) -> None:
-        """So many rows from the first on, which are those of the scores."""
-        self._over_rows(scope, first, count, self._whole_row)
+    def emit(self, scope: Scope, first: SSAValue, count: SSAValue, place: SSAValue | None = None) -> None:
+        """So many rows from the first on, which are those of the scores from row `place` on, or else all of them."""
+        self._over_rows(scope, first, count, self._whole_row, place)
 
     def emit_seen(self, scope: Scope, first: SSAValue, count: SSAValue, columns: SSAValue) -> SSAValue:
         """
@@ -133,11 +133,19 @@ class WeightRows(StageLoops):
         self._over_rows(scope, first, count, repeated_row)
         return scope.add(memref.LoadOp.get(most, [zero]))
 
-    def _over_rows(self, scope: Scope, first: SSAValue, count: SSAValue, build: Callable[[Scope], None]) -> None:
+    def _over_rows(
+        self,
+        scope: Scope,
+        first: SSAValue,
+        count: SSAValue,
+        build: Callable[[Scope], None],
+        place: SSAValue | None = None,
+    ) -> None:
         block = Block(arg_types=[INDEX])
         block.args[0].name_hint = "row"
         inner = Scope(scope, block)
-        inner.indices = {self.local: block.args[0], self.row: inner.add(arith.AddiOp(first, block.args[0]))}
+        local = block.args[0] if place is None else inner.add(arith.AddiOp(place, block.args[0]))
+        inner.indices = {self.local: local, self.row: inner.add(arith.AddiOp(first, block.args[0]))}
         build(inner)
         block.add_op(scf.YieldOp())
         scope.block.add_op(self.loop(block, self.root.index_constant(0), count))
