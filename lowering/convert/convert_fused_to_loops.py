@@ -20,13 +20,13 @@ from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody, written_elements
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import CUT, UNROLL, VECTOR, WINDOW
+from fuse_opt.dialects.fused.knobs import CUT, UNROLL, WINDOW
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first
-from fuse_opt.lowering.convert.vector_bits import WIDEST, vector_bits
+from fuse_opt.lowering.convert.vector_bits import WIDEST, is_for_lines_alone, vector_bits
 from fuse_opt.lowering.cpu.attention.gradients import build_attention_gradient_loops
 from fuse_opt.lowering.cpu.attention.loops import build_attention_loops
 from fuse_opt.lowering.cpu.columns import build_column_loops
@@ -142,7 +142,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
             convert_in_blocks(loops.body, loops.helpers)
             distribute_loops(loops.body, loops.tasks, CUT.word(kernel), WINDOW.number(kernel))
             ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers, loops.shared)
-            bits = vector_bits(kernel, loops.body)
+            bits, lines_alone = vector_bits(kernel, loops.body), is_for_lines_alone(kernel, loops.body)
             if passes or sizes:
                 mask_tails(loops.body, loops.helpers, sizes, loops.shared, bits // 8)
             if (vectors := UNROLL.count(kernel)) is not None:
@@ -155,7 +155,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 function.attributes["fused.math"] = StringAttr("fast")
             if bits < WIDEST:
                 function.attributes[VECTOR_BITS] = IntegerAttr(bits, 64)
-                if VECTOR.count(kernel) is None:
+                if lines_alone:
                     function.attributes[HALF_LINES] = UnitAttr()
             self._declare_helpers(loops)
             self.define(function, before)

@@ -3,8 +3,9 @@
 Loops that do little but load and store rows are faster with 256 bits than with 512. Where rows begin within a cache line, a
 store of a whole line is one to two lines, and takes two turns; of those of half a line, every other one does: 0.84 to 0.95 of
 the time in the second level cache (Ice Lake), and 0.93 to 0.98 where rows begin at lines. Later processors, known by
-arithmetic on f16, take 1.02 to 1.08 times as long with it (Emerald Rapids): the C text leaves it out for them. Short rows that
-end within a vector are all tail, of which 512 bits take half as many vectors.
+arithmetic on f16, take 1.02 to 1.08 times as long with it (Emerald Rapids): the C text leaves it out for them, but where bytes
+are among the elements of a row of less than 512: .80 to .97 of the time at 131 to 203. Short rows that end within a vector are
+all tail, of which 512 bits take half as many vectors.
 """
 
 from __future__ import annotations
@@ -40,13 +41,25 @@ def vector_bits(kernel: KernelOp, body: Block) -> int:
     return NARROW if loops and all(map(_is_light_row, loops)) else WIDEST
 
 
+def is_for_lines_alone(kernel: KernelOp, body: Block) -> bool:
+    """Whether narrow vectors are for stores within two lines: not by the schedule, nor for short rows with bytes in them."""
+    loops = [op for op in body.walk() if isinstance(op, scf.ParallelOp)]
+    counts = [iterations(loop) or 0 for loop in loops if min(_touched(loop), default=4) < 4]
+    return VECTOR.count(kernel) is None and all(count >= FEWEST_BROKEN for count in counts)
+
+
+def _touched(loop: scf.ParallelOp) -> set[int]:
+    """Bytes of the elements that a loop reads and stores."""
+    return {_bytes(op) for op in loop.body.block.ops if isinstance(op, memref.LoadOp | memref.StoreOp)}
+
+
 def _is_light_row(loop: scf.ParallelOp) -> bool:
     """Whether it stores a row of many, long enough, and does little else."""
     count, ops = iterations(loop), list(loop.body.block.ops)[:-1]
     if count is None or loop.initVals or not _is_in_rows(loop) or not all(map(_is_light, ops)):
         return False
     stored = {_bytes(op) for op in ops if isinstance(op, memref.StoreOp)}
-    touched = {_bytes(op) for op in ops if isinstance(op, memref.LoadOp | memref.StoreOp)}
+    touched = _touched(loop)
     computed = sum(bool(op.results) and not _is_address(op) and not isinstance(op, memref.LoadOp) for op in ops)
     if not stored or 0 in touched or computed > MOST_OPERATIONS:
         return False

@@ -43,4 +43,6 @@ def test_light_loops_over_rows(wanted: bool, arguments: tuple[int, int, str]) ->
 
 def test_processors_that_split_lines_for_nothing_are_left_alone_but_by_a_schedule() -> None:
     assert "!defined(__clang__) && !defined(__AVX512FP16__)" in source(9, 517)
+    assert "__AVX512FP16__" in source(9, 517, "i8")
+    assert "__AVX512FP16__" not in source(9, 131, "i8")
     assert "__AVX512FP16__" not in source(9, 24, entry=", vector = 256 : i64")
