@@ -41,6 +41,7 @@ from fuse_opt.dialects.implementation.subgraph import Subgraph
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import plain_value
 from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.dialects.types.extents import smallest
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr, SizeAttr
 from fuse_opt.lowering.c.printer import is_helper_target
@@ -380,14 +381,15 @@ class ProgramBuilder:
         read = written = 0
         for launch in launches:
             loaded, stored = self._kernel_traffic(launch.kernel)
-            read += sum(launch.buffers[k].nbytes for k in loaded)
+            runs = smallest(launch.tasks, 1)  # a version of a kernel that a call does not need has no tasks
+            read += sum(launch.buffers[k].nbytes for k in loaded) * cast(int, runs)
             said = self.kernels[launch.kernel].attributes.get(WRITTEN)
             if isinstance(said, SizeAttr):
                 (target,) = stored
                 itemsize = np.dtype(NUMPY_NAMES[launch.buffers[target].dtype]).itemsize
-                written += cast(int, said.data) * itemsize
+                written += cast(int, said.data) * itemsize * cast(int, runs)
                 continue
-            written += sum(launch.buffers[k].nbytes for k in stored)
+            written += sum(launch.buffers[k].nbytes for k in stored) * cast(int, runs)
         for call in calls:
             read, written = (total + more for total, more in zip((read, written), call.moved, strict=True))
         plan = self.function.attributes.get(ARENA)
