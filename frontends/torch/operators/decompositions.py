@@ -107,7 +107,10 @@ def _native_dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
         return x, torch.ones_like(x, dtype=torch.bool)
     if p == 1:
         return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
-    kept = torch.bernoulli(torch.empty_like(x, dtype=torch.bool), 1 - p)
+    like = torch.empty_like(x, dtype=torch.bool)
+    order = sorted(range(like.dim()), key=lambda axis: -like.stride(axis))  # eager draws in the order of memory
+    drawn = torch.bernoulli(like.permute(order), 1 - p)
+    kept = drawn.permute([order.index(axis) for axis in range(like.dim())])
     return x * kept * (1 / (1 - p)), kept
 
 

@@ -198,6 +198,20 @@ def test_results_of_foreign_kernels_are_checked():
         doubled("short", short, torch.empty_like)(x)
 
 
+@pytest.mark.parametrize("axes", [(1, 0, 2), (2, 1, 0), (0, 2, 1)])
+def test_what_dropout_draws_is_in_the_order_of_memory(axes: tuple[int, ...]):
+    """Found by random modules: an encoder's layer drops elements of a transposed tensor."""
+
+    def function(x: Any) -> Any:
+        return torch.nn.functional.dropout(x.permute(axes) * 2, 0.5)
+
+    x, results = torch.rand(5, 6, 7) + 1, list[Any]()
+    for call in (compiled(function), function):
+        torch.manual_seed(4)
+        results.append(call(x))
+    assert torch.equal(*results)
+
+
 def test_random_numbers_are_those_of_eager():
     def function(x: Any) -> Any:
         a, b = torch.rand(5), torch.randn(6)
