@@ -107,8 +107,7 @@ def _library() -> ctypes.CDLL | None:
 
 def indexing_call(call: LibraryCall, table: int) -> IndexingCall | None:
     """The call on the buffers of `table`; None where it is no such call, or one that is not for these loops."""
-    make, library = _MAKERS.get(call.implementation), _library()
-    if make is None or library is None:
+    if (make := _MAKERS.get(call.implementation)) is None or (library := _library()) is None:
         return None
     return make(_Maker(call, table, functools.partial(address_in, library)))
 

@@ -109,8 +109,9 @@ def _library() -> ctypes.CDLL | None:
 
 def sparse_call(call: LibraryCall, table: int) -> SparseCall | None:
     """The call on the buffers of `table`; None where it is no such call, or one that is not for these loops."""
-    make, library = _MAKERS.get(call.implementation), _library()
-    if make is None or library is None or (found := make(call)) is None:
+    if (make := _MAKERS.get(call.implementation)) is None or (library := _library()) is None:
+        return None
+    if (found := make(call)) is None:
         return None
     fault = SparseFault()
     panels = found.panels or (0,) * len(found.loops)

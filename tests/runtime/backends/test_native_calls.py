@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fuse_opt
+from fuse_opt.runtime.backends import indexing, sparse
 from fuse_opt.runtime.backends.blas import matmul as blas
 from fuse_opt.runtime.host import thread_pool
 
@@ -75,3 +76,15 @@ def test_a_program_is_one_call(case: str, dtype: str):
     results = [program(a, b), fuse_opt.evaluate(text, a, b)]
     found, expected = (r.astype(float) for r in results)
     assert np.max(abs(found - expected) / (8 + abs(expected))) < EPSILON[dtype]
+
+
+@pytest.mark.parametrize("library", [indexing, sparse])
+def test_what_a_program_does_not_call_is_not_compiled(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tasks of indices and those of sparse values take a compiler seconds each."""
+    asked: list[str] = []
+    monkeypatch.setattr(library, "_library", lambda: asked.append("tasks"))
+    program = fuse_opt.compile(program_text("matmul", "f32"), backend="numpy,-fuse")
+    a, b = np.ones((3, 40, 65), np.float32), np.ones((65, 70), np.float32)
+    np.testing.assert_array_equal(program(a, b), np.full((3, 40, 70), -65, np.float32))
+    assert program.stats.library_calls == 1
+    assert not asked
