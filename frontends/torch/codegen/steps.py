@@ -176,3 +176,9 @@ def fitted(value: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: 
     if value.dtype is dtype and all(a == b or n == 1 for a, b, n in zip(value.stride(), strides, shape, strict=True)):
         return _guards._reinterpret_tensor(value, shape, strides, 0)
     return torch.empty_strided(shape, strides, dtype=dtype, device=value.device).copy_(value)
+
+
+def restrided(value: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    """Gives memory that a kernel of PyTorch wrote to the layout back that it had; some kernels give it that of their operand."""
+    found = value.clone()
+    value.as_strided_(shape, strides).copy_(found)

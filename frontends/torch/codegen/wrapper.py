@@ -22,6 +22,7 @@ from fuse_opt.frontends.torch.codegen.steps import (
     follow_threads,
     frame_tensor,
     library_step,
+    restrided,
 )
 from fuse_opt.frontends.torch.fx.api import aten, torch
 from fuse_opt.frontends.torch.fx.strides import View
@@ -180,8 +181,11 @@ class CallWriter(Results):
         if call.out is not None:
             function = self.constant(f"{call.target.overloadpacket.__name__}_", _FAST.get(call.out, call.out))
             pairs = zip(call.out_names, call.outputs, step.outputs, strict=True)
-            arguments += [f"{name}={self._tensor(ref, output.view, output.dtype)}" for name, output, ref in pairs]
+            written = [(name, self._given(name, ref, output), output.view) for name, output, ref in pairs]
+            arguments += [f"{name}={given}" for name, given, _ in written]
             self.lines.append(f"{function}({', '.join(arguments)})")
+            for _, given, view in written:
+                self._check_layout(given, view)
             return
         stem = call.name.split(".")[-2] if call.name.count(".") > 1 else "function"
         function = self.constant(
@@ -191,6 +195,22 @@ class CallWriter(Results):
         self.lines.append(f"{names}{',' if call.several else ''} = {function}({', '.join(arguments)})")
         for output in call.outputs:
             self._check_output(call, output)
+
+    def _given(self, name: str, ref: Any, output: Output) -> str:
+        """A tensor to write to; its name, where its layout is looked at afterwards."""
+        text = self._tensor(ref, output.view, output.dtype)
+        if text.isidentifier() or not _has_formats(output.view):
+            return text
+        self.lines.append(f"given_{name} = {text}")
+        return f"given_{name}"
+
+    def _check_layout(self, given: str, view: View | None) -> None:
+        if view is None or not _has_formats(view):
+            return
+        self.names["restrided"] = restrided
+        shape, strides = self.extents(view.shape), self.extents(view.strides)
+        self.lines.append(f"if {given}.stride() != {strides}:")
+        self.lines.append(f"    restrided({given}, {shape}, {strides})")
 
     def _check_output(self, call: AtenCall, output: Output) -> None:
         if output.view is None or output.variable not in self._read:
@@ -241,6 +261,11 @@ class CallWriter(Results):
         if not hasattr(ref, "buffer"):
             return self.constant("t", torch.as_strided(ref, view.shape, view.strides, view.offset))
         return self.tensor(ref.buffer, ref.offset, view, dtype)
+
+
+def _has_formats(view: View | None) -> bool:
+    """Whether PyTorch has more than one memory format for tensors of that rank, which its kernels may choose from."""
+    return view is not None and len(view.shape) in (4, 5)
 
 
 def expect_memory(imported: Imported) -> None:

@@ -162,3 +162,23 @@ def test_nothing_is_cloned_without_need(tmp_path: Any):
 
     text = code(function, tmp_path, torch.ones(3, 4), torch.ones(3, 4))
     assert "copy_" not in text and "clone" not in text
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_memory_that_a_kernel_of_pytorch_gives_another_layout(dynamic: bool) -> None:
+    """The gradient of a replicated padding is written with channels innermost, whatever memory it is given."""
+
+    def padded() -> Any:
+        return torch.nn.Sequential(torch.nn.BatchNorm2d(3), torch.nn.ReplicationPad2d(1))
+
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 5, 4).to(memory_format=torch.channels_last)
+    weights = torch.randn(2, 3, 7, 6)
+    gradients: list[Any] = []
+    for module in (padded(), torch.compile(padded(), backend="fuse_opt", dynamic=dynamic, options={"strict": True})):
+        given = x.clone().requires_grad_()
+        (module(given) * weights).sum().backward()
+        gradients.append((given.grad, *(parameter.grad for parameter in module.parameters())))
+    for wanted, found in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, wanted)
+        assert found.stride() == wanted.stride()
