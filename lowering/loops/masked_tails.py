@@ -242,10 +242,14 @@ class _Masks(BlockLoops):
         return self._left[count]
 
     def _first(self, op: Operation, name: str | None) -> SSAValue:
-        """Puts an op of arguments, constants and such ops in front of all others."""
-        later = next(
-            each for each in self.body.ops if not isinstance(each, arith.ConstantOp) and each not in self._made
-        )
+        """Puts an op of arguments, constants and such ops in front of all others, but for those that make what it reads."""
+        waiting = {value.owner for value in op.operands if isinstance(value.owner, Operation)}
+        for later in self.body.ops:
+            if not waiting and not isinstance(later, arith.ConstantOp) and later not in self._made:
+                break
+            waiting.discard(later)
+        else:
+            raise AssertionError("a function ends with a terminator")
         Rewriter.insert_op(op, InsertPoint.before(later))
         self._made.add(op)
         op.results[0].name_hint = name
