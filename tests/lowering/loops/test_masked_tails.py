@@ -12,6 +12,7 @@ from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, evaluate, parse, random_arguments, text_of
 from lowered_programs import assert_close, needs_compiler, run
 
+import fuse_opt
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.lowering.loops.masked_tails import padded
 from fuse_opt.runtime.cpu.program import CpuProgram
@@ -162,3 +163,21 @@ def test_lanes_that_do_nothing_compute_nothing_small(body: str, length: int) -> 
     arrays = [generator.uniform(1, 2, shape).astype(np.float32) for shape in ((5, length), length, (5, length))]
     found = probe((ctypes.c_void_p * 3)(*(each.ctypes.data for each in arrays)))
     assert not found & DENORMAL_OPERAND
+
+
+@needs_compiler
+def test_masks_of_numbers_and_of_sizes_in_one_kernel() -> None:
+    """Masks of sizes read constants that were made before the masks of numbers that lie in front of them (a KeyError once)."""
+    program = fuse_opt.compile("""
+      func.func @f(%a: tensor<17xf32>, %x: tensor<?xf32>, %y: tensor<?x17xf32>) -> tensor<f32> {
+        %s = graph.sum %a {axes = array<i64: 0>} : (tensor<17xf32>) -> tensor<f32>
+        %t = graph.sum %x {axes = array<i64: 0>} : (tensor<?xf32>) -> tensor<f32>
+        %v = graph.sum %y {axes = array<i64: 0, 1>} : (tensor<?x17xf32>) -> tensor<f32>
+        %r = graph.add %s, %t : (tensor<f32>, tensor<f32>) -> tensor<f32>
+        %q = graph.multiply %r, %v : (tensor<f32>, tensor<f32>) -> tensor<f32>
+        func.return %q : tensor<f32>
+      }""")
+    for columns, rows in ((1, 1), (21, 3), (32, 16)):
+        given = (np.ones(n, np.float32) for n in (17, columns, (rows, 17)))
+        assert program(*given) == (17 + columns) * 17 * rows
+    assert program.stats.kernels == 1
