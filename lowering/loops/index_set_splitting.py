@@ -144,15 +144,12 @@ def _conditions(ops: Sequence[Operation], counter: SSAValue, whole: _Range) -> l
     affine: dict[SSAValue, tuple[int, int]] = {counter: (1, 0)}
     found: list[_Condition] = []
     for op in ops:
-        for operand in op.operands:
-            if operand not in affine and (number := constant(operand)) is not None:
-                affine[operand] = (0, number)
-        terms = [affine[operand] for operand in op.operands if operand in affine]
+        terms = affine_terms(op, affine)
         if len(terms) != len(op.operands):
             continue
         match op:
             case arith.AddiOp() | arith.SubiOp() | arith.MuliOp() | arith.IndexCastOp():
-                form = _affine(op, terms)
+                form = affine_form(op, terms)
                 if form is not None and _is_exact(form, op.results[0], whole):
                     affine[op.results[0]] = form
             case arith.CmpiOp() if (terms[0][0] == 0) != (terms[1][0] == 0):
@@ -165,7 +162,15 @@ def _conditions(ops: Sequence[Operation], counter: SSAValue, whole: _Range) -> l
     return found
 
 
-def _affine(op: Operation, terms: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+def affine_terms(op: Operation, affine: dict[SSAValue, tuple[int, int]]) -> list[tuple[int, int]]:
+    """Factor and number of those operands that are affine in the counter; notes constants among them."""
+    for operand in op.operands:
+        if operand not in affine and (number := constant(operand)) is not None:
+            affine[operand] = (0, number)
+    return [affine[operand] for operand in op.operands if operand in affine]
+
+
+def affine_form(op: Operation, terms: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
     """Factor and number of what an operation makes of such."""
     if isinstance(op, arith.IndexCastOp):
         return terms[0]

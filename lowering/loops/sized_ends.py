@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from fuse_opt.lowering.loops.index_set_splitting import MOST_OPERATIONS, SHORTEST
+from fuse_opt.lowering.loops.index_set_splitting import MOST_OPERATIONS, SHORTEST, affine_form, affine_terms
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant
 
@@ -95,30 +95,14 @@ def _conditions(ops: Sequence[Operation], counter: SSAValue, sizes: Collection[S
     affine: dict[SSAValue, tuple[int, int]] = {counter: (1, 0)}
     found: list[_Condition] = []
     for op in ops:
-        for operand in op.operands:
-            if operand not in affine and (number := constant(operand)) is not None:
-                affine[operand] = (0, number)
+        terms = affine_terms(op, affine)
         if isinstance(op, (arith.CmpiOp, arith.MinSIOp)):
             found += [*_asked(op, affine, sizes), *_always(op, affine)]
             continue
-        terms = [affine[operand] for operand in op.operands if operand in affine]
-        if len(terms) == len(op.operands) and (form := _affine(op, terms)) is not None:
+        is_known = isinstance(op, (arith.AddiOp, arith.MuliOp, arith.IndexCastOp)) and len(terms) == len(op.operands)
+        if is_known and (form := affine_form(op, terms)) is not None:
             affine[op.results[0]] = form
     return found
-
-
-def _affine(op: Operation, terms: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """Factor and number of what an operation makes of such."""
-    match op:
-        case arith.AddiOp():
-            return terms[0][0] + terms[1][0], terms[0][1] + terms[1][1]
-        case arith.MuliOp() if 0 in (terms[0][0], terms[1][0]):
-            (a, b), (c, d) = terms
-            return a * d + c * b, b * d
-        case arith.IndexCastOp():
-            return terms[0]
-        case _:
-            return None
 
 
 def _asked(
