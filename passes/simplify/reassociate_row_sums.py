@@ -144,7 +144,9 @@ def _parts(value: SSAValue) -> tuple[Sequence[SSAValue], Sequence[tuple[SSAValue
     if not isinstance(op, StructuredOp) or op.COMBINE or not op.operands or directives(op):
         return None
     if op.is_view():
-        (source,) = op.operands
+        if len(op.operands) != 1:  # rows at positions that are data: a matrix of its own
+            return None
+        source = op.operands[0]
         is_same = op.is_alias() and shape(source)[-1:] == shape(value)[-1:]  # rows, counted along other axes
         is_row = op.fusion_kind() == FusionKind.BROADCAST and prod(shape(source)) == prod(shape(value)[:-1])
         return ([], [(source, False)]) if is_same or (is_row and shape(source)[-1:] == (1,)) else None

@@ -66,3 +66,16 @@ func.func @apart(%p: tensor<8x16xf32>, %c: tensor<8x16xi1>, %v: tensor<16x32xf32
   %sh = graph.sum %mh {axes = array<i64: 1>} : (tensor<8x16xf16>) -> tensor<8xf16>
   func.return %o, %early, %s1, %s2, %s3, %o, %sh, %oh : tensor<8x32xf32>, tensor<8xf32>, tensor<8xf32>, tensor<16xf32>, tensor<8xf32>, tensor<8x32xf32>, tensor<8xf16>, tensor<8x32xf16>
 }
+
+// -----
+
+// Not: rows read at positions, which no product gives, are a matrix as any other.
+// CHECK-LABEL: func.func @at_positions(
+// CHECK:         graph.sum {{.*}}tensor<5x64xf32>
+// CHECK:         func.return
+func.func @at_positions(%t: tensor<100x64xf32>, %i: tensor<5xi64>) -> tensor<5xf32> {
+  %e = graph.embedding %t, %i : (tensor<100x64xf32>, tensor<5xi64>) -> tensor<5x64xf32>
+  %q = graph.multiply %e, %e : (tensor<5x64xf32>, tensor<5x64xf32>) -> tensor<5x64xf32>
+  %s = graph.sum %q {axes = array<i64: 1>} : (tensor<5x64xf32>) -> tensor<5xf32>
+  func.return %s : tensor<5xf32>
+}
