@@ -390,7 +390,7 @@ def _compile(
                 imported.module.attributes[TRAINING] = UnitAttr()
             elif kind == "inference" and options.numerics != LEVELS[0]:
                 imported.module.attributes[NUMERICS] = StringAttr(options.numerics)
-            program = _program(imported, options, saved, on_device)
+            program = _program(imported, options, saved, device if on_device else None)
         if on_device:
             stored = [imported.placeholders.index(each.argument) for each in imported.stored]
             recorded = Recorded(stored, parameters, visible) if options.cuda_graphs and program.native.steps else None
@@ -414,7 +414,8 @@ def _compile(
     return call
 
 
-def _program(imported: Imported, options: Options, saved: int, on_device: bool) -> Any:
+def _program(imported: Imported, options: Options, saved: int, device: Any) -> Any:
+    """For a CUDA device, or the processor (None), or for what emulates one there."""
     if not imported.has_results:
         return NoProgram(imported.module)
     budget = None if options.budget is None else parse_budget(options.budget) - saved
@@ -424,7 +425,7 @@ def _program(imported: Imported, options: Options, saved: int, on_device: bool) 
     try:
         return api.compile(
             imported.module,
-            target="cuda" if on_device else "cpu",
+            target="cpu" if device is None else "cuda" if device.type == "cpu" else f"cuda:{device.index or 0}",
             pipeline=options.pipeline,
             backend=options.backend,
             budget=budget,

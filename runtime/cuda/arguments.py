@@ -134,10 +134,10 @@ class Arguments:
         if not given.fits(buffer.dtype) or given.shape != buffer.shape:
             got = str(np.dtype(NUMPY_NAMES[given.dtype])) if given.dtype in NUMPY_NAMES else given.dtype
             raise misfit(number, buffer, got, given.shape, not given.fits(buffer.dtype))
-        if given.device not in (None, self._device.number):
+        if (place := self._device.other_place(given.device, given.address)) is not None:
             raise ValueError(
                 f"argument {number} ('{buffer.name}'): expected an array on device {self._device.number}, "
-                f"got one on device {given.device}"
+                f"got one on device {place}"
             )
         if buffer.donated and not (given.contiguous and given.writeable):
             raise not_reusable(number, buffer)

@@ -38,12 +38,15 @@ class CallerBinding:
 
 
 class CallerProgram:
-    """A program on the device that is open; not to be called with arrays, but bound."""
+    """A program on a device; not to be called with arrays, but bound."""
 
-    def __init__(self, program: Program, cache: DiskCache | None = None) -> None:
-        """Compiles it. Raises CudaUnavailable, KernelRefused and other CudaCompileErrors, and CudaError."""
+    def __init__(self, program: Program, cache: DiskCache | None = None, number: int | None = None) -> None:
+        """
+        Compiles it for the device of a number, else for that of the thread's current context. Raises CudaUnavailable,
+        KernelRefused and other CudaCompileErrors, and CudaError.
+        """
         self.program = program
-        self._device = device = open_device()
+        self._device = device = open_device(number)
         self._counts = RunCounts()
         started = time.perf_counter()
         launched = any(isinstance(step, Segment) for step in program.steps)

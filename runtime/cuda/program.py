@@ -73,14 +73,15 @@ class CudaProgram:
     one another on the device.
     """
 
-    def __init__(self, program: Program, cache: DiskCache | None = None) -> None:
+    def __init__(self, program: Program, cache: DiskCache | None = None, device: int | None = None) -> None:
         """
-        Compiles the program, or takes it from the disk cache, and allocates its memory. Raises CudaUnavailable,
-        KernelRefused and other CudaCompileErrors, CudaMemoryError and CudaError.
+        Compiles the program, or takes it from the disk cache, and allocates its memory on the device of a number, else on
+        that of the thread's current context. Raises CudaUnavailable, KernelRefused and other CudaCompileErrors,
+        CudaMemoryError and CudaError.
         """
         self.program = program
         self._orders = Orders.of(program)
-        self._device = open_device()
+        self._device = open_device(device)
         started = time.perf_counter()
         launched = any(isinstance(step, Segment) for step in program.steps)
         cubin = compiled_cubin(program, self._device, cache or DiskCache()) if launched else None
@@ -107,7 +108,7 @@ class CudaProgram:
         self._arena = device.allocate(program.arena_bytes, f"the arena of '{program.name}'")
         self._fixed = [0] * len(program.buffers)
         self._constants = self._upload_constants()
-        self._quick = QuickCalls(program, device.number, stream.handle, self._fixed, self._results.pool)
+        self._quick = QuickCalls(program, device, stream.handle, self._fixed, self._results.pool)
         self._is_current = device.current_context()
         self._ordered = (stream.handle, DEFAULT_STREAM)
         self._last = stream.handle

@@ -19,7 +19,7 @@ import numpy as np
 
 from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, Program
 from fuse_opt.runtime.device.arrays import new_array, stream_handle, torch_type
-from fuse_opt.runtime.device.driver import DEFAULT_STREAM, LEGACY_STREAMS, THREAD_STREAM
+from fuse_opt.runtime.device.driver import DEFAULT_STREAM, LEGACY_STREAMS, THREAD_STREAM, Device
 from fuse_opt.runtime.device.memory import DevicePool, size_class
 
 Check = Callable[[Sequence[Any]], tuple[int, ...] | None]
@@ -79,9 +79,12 @@ class PyCudaArrays(Library):
     conditions = "a#.strides == strides# and (a#.dtype is dtype# or a#.dtype == dtype#)"
     address = "g = a#.gpudata; k = known.get(id(g)); p# = k[1] if k is not None and k[0]() is g else address_of(g)"
 
-    def __init__(self, own_stream: int) -> None:
+    def __init__(self, own_stream: int, device: Device) -> None:
         self._own = own_stream
         self.names = {"known": _KNOWN, "address_of": _address_of}
+        if device.library.count > 1:  # an array does not say on which it is
+            self.address += "; w = place_of(p#)\n    if w is not None and w != device: return None"
+            self.names |= {"place_of": device.library.device_of, "device": device.number}
 
     def facts(self, buffer: Buffer) -> dict[str, Any]:
         dtype = np.dtype(NUMPY_NAMES[buffer.dtype])
@@ -174,7 +177,7 @@ class _Bound:
 class QuickCalls:
     """The calls of one program, none of which may run at the same time."""
 
-    def __init__(self, program: Program, device: int, own_stream: int, fixed: Sequence[int], pool: Pool) -> None:
+    def __init__(self, program: Program, device: Device, own_stream: int, fixed: Sequence[int], pool: Pool) -> None:
         """`fixed` has the addresses of all buffers behind the results'."""
         buffers = program.buffers
         self._arguments = program.arguments
@@ -248,9 +251,9 @@ class QuickCalls:
     def _bind(self, kind: type[Any]) -> _Bound | None:
         torch, pycuda = sys.modules.get("torch"), sys.modules.get("pycuda.gpuarray")
         if pycuda is not None and kind is pycuda.GPUArray:
-            library, classes = PyCudaArrays(self._own), frozenset({kind})
+            library, classes = PyCudaArrays(self._own, self._device), frozenset({kind})
         elif torch is not None and issubclass(kind, torch.Tensor):
-            library, classes = TorchTensors(torch, self._device), frozenset({kind, torch.Tensor})
+            library, classes = TorchTensors(torch, self._device.number), frozenset({kind, torch.Tensor})
         else:
             return None
         makers = tuple(map(library.maker, self._made))

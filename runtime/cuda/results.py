@@ -131,6 +131,10 @@ class Results:
         if not found.fits(result.dtype) or found.shape != result.shape:
             wanted = f"{type_name(dtype)} {list(result.shape)}"
             raise ValueError(f"out[{number}]: expected {wanted}, got {found.dtype} {list(found.shape)}")
+        if (place := self._device.other_place(found.device, found.address)) is not None:
+            raise ValueError(
+                f"out[{number}]: expected an array on device {self._device.number}, got one on device {place}"
+            )
         if not found.writeable:
             raise ValueError(f"out[{number}] cannot be written to")
         if not found.contiguous:

@@ -1,4 +1,4 @@
-"""The CUDA device of this process: PyCUDA and, for what PyCUDA lacks, the same driver library through ctypes."""
+"""The CUDA devices of this process: PyCUDA and, for what PyCUDA lacks, the same driver library through ctypes."""
 
 from __future__ import annotations
 
@@ -90,11 +90,17 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGraphLaunch": (_P, _P),
     "cuGraphDestroy": (_P,),
     "cuGraphExecDestroy": (_P,),
+    "cuPointerGetAttribute": (ctypes.POINTER(_I), _I, _P),
 }
+_DEVICE_ORDINAL = 9
+"""The CUpointer_attribute that is the number of the device on which memory is."""
 
 
 class DriverLibrary:
     """Functions of libcuda.so.1, those of graphs above all, which PyCUDA does not offer."""
+
+    count = 0
+    """Of devices."""
 
     def __init__(self) -> None:
         """Takes the library that PyCUDA has loaded. Raises OSError."""
@@ -127,6 +133,14 @@ class DriverLibrary:
         self.check("cuStreamIsCapturing", stream, ctypes.byref(status))
         return status.value != 0
 
+    def device_of(self, address: int) -> int | None:
+        """The number of the device on which memory is; None where there is one alone, or the driver does not know it."""
+        if self.count == 1:
+            return None
+        number = ctypes.c_int()
+        unknown = self.cuPointerGetAttribute(ctypes.byref(number), _DEVICE_ORDINAL, address)
+        return None if unknown else number.value
+
     def new_event(self) -> int:
         """The handle of an event without a time. Raises DriverError."""
         event = ctypes.c_void_p()
@@ -155,7 +169,7 @@ class Reserve(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Device:
-    """A device with the context that all programs of the process share."""
+    """A device with the context that all programs of the process share there."""
 
     driver: Any
     """The module `pycuda.driver`."""
@@ -229,6 +243,11 @@ class Device:
         with suppress(self.driver.Error), self.active():
             function(handle)
 
+    def other_place(self, given: int | None, address: int) -> int | None:
+        """The number of another device on which memory is that is `given` to be on a device, or else the driver says so."""
+        place = self.library.device_of(address) if given is None else given
+        return None if place == self.number else place
+
     @contextmanager
     def active(self) -> Generator[None]:
         """Its context is the current one of this thread. Raises CudaUnavailable in a process that was forked."""
@@ -301,28 +320,42 @@ class Device:
             torch.cuda.empty_cache()
 
 
-def open_device() -> Device:
+def open_device(number: int | None = None) -> Device:
     """
-    The device that PyCUDA's current context is of, else that of the thread's current context (torch's), else the first
-    one, with its primary context, which torch and cupy use, too. The same for the whole process. Raises CudaUnavailable.
+    The device of a number, with its primary context, which torch and cupy use, too, or the context that PyCUDA has made current
+    if it is of that device. Without a number the one whose context is current in the thread (PyCUDA's, torch's), else the first
+    that was opened, else number 0. One object a device and process. Raises CudaUnavailable.
     """
-    device = _opened()
+    driver, library = _loaded()
+    if number is None:
+        number = _current_number(library)
+    if number is None:
+        number = next(iter(_DEVICES), 0)
+    with _OPENING:
+        if (device := _DEVICES.get(number)) is None:
+            device = _DEVICES[number] = _opened(driver, library, number)
     if device.process != os.getpid():
         raise CudaUnavailable(_FORKED)
     return device
 
 
-def device_problem() -> str | None:
+def device_problem(number: int | None = None) -> str | None:
     """Why no program can run on a device here."""
     try:
-        open_device()
+        open_device(number)
     except CudaUnavailable as error:
         return str(error)
     return None
 
 
+_DEVICES: dict[int, Device] = {}
+"""Those that are open, by number."""
+_OPENING = threading.Lock()
+
+
 @functools.cache
-def _opened() -> Device:
+def _loaded() -> tuple[Any, DriverLibrary]:
+    """PyCUDA's module of the driver, which is initialised and has a device, and the driver's library."""
     try:
         import_module("pycuda")
     except ImportError as error:
@@ -334,11 +367,21 @@ def _opened() -> Device:
         raise CudaUnavailable(f"there is no usable CUDA driver ({_line(error)})") from error
     try:
         driver.init()
-        if driver.Device.count() == 0:
-            raise CudaUnavailable("there is no CUDA device: the driver counts 0")
-        number = _current_number(library)
+        library.count = driver.Device.count()
+    except driver.Error as error:
+        raise CudaUnavailable(f"there is no usable CUDA device ({_line(error)})") from error
+    if library.count == 0:
+        raise CudaUnavailable("there is no CUDA device: the driver counts 0")
+    return driver, library
+
+
+def _opened(driver: Any, library: DriverLibrary, number: int) -> Device:
+    if not 0 <= number < library.count:
+        raise CudaUnavailable(f"there is no CUDA device {number}: the driver counts {library.count}")
+    try:
         device = driver.Device(number)
-        context = driver.Context.get_current() or device.retain_primary_context()
+        current = driver.Context.get_current() if _current_number(library) == number else None
+        context = current or device.retain_primary_context()
         major, minor = device.compute_capability()
         opened = Device(driver, library, context, number, device.name(), f"sm_{major}{minor}")
     except driver.Error as error:
@@ -348,12 +391,13 @@ def _opened() -> Device:
     return opened
 
 
-def _current_number(library: DriverLibrary) -> int:
-    """Of the device whose context is current in this thread, else 0."""
+def _current_number(library: DriverLibrary) -> int | None:
+    """Of the device whose context is current in this thread."""
     current, number = ctypes.c_void_p(), ctypes.c_int()
     library.check("cuCtxGetCurrent", ctypes.byref(current))
-    if current.value:
-        library.check("cuCtxGetDevice", ctypes.byref(number))
+    if not current.value:
+        return None
+    library.check("cuCtxGetDevice", ctypes.byref(number))
     return number.value
 
 

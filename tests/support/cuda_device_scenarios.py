@@ -1,6 +1,6 @@
 """What `compile(target="cuda")` asks the device: on the stand-in 4 processors, 99 KiB for a block.
 
-python tests/support/cuda_device_scenarios.py
+python tests/support/cuda_device_scenarios.py   # with FAKE_CUDA_DEVICES=2 several, too
 """
 
 from __future__ import annotations
@@ -8,9 +8,13 @@ from __future__ import annotations
 import gc
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib import import_module
+from typing import Any
 
 import numpy as np
-from cuda_running import counters, normal
+from cuda_running import SCALED, counters, normal, raises
 
 import fuse_opt
 from fuse_opt.lowering.emit.cuda import build_cuda_program
@@ -77,6 +81,49 @@ def ended_thread() -> str:
     return f"{freed} bytes"
 
 
+def several() -> str:
+    """Programs for several devices in one process, called in turns and at once; with one device there is one place to be."""
+    count = open_device(0).library.count
+    if count == 1:
+        return "1 device"
+    gpuarray: Any = import_module("pycuda.gpuarray")
+    programs = [fuse_opt.compile(SCALED, target=f"cuda:{number}") for number in range(2)]
+    x, b = normal(8, 33), normal(33, seed=1)
+    wanted = np.tanh(x + b)
+
+    def call(number: int) -> Any:
+        return programs[number % 2](x, b)
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(call, range(32)):
+            np.testing.assert_allclose(found, wanted, 1e-5, 1e-6)
+    arrays = list[list[Any]]()
+    for number in range(2):
+        with open_device(number).active():
+            arrays.append([gpuarray.to_gpu(x), gpuarray.to_gpu(b)])
+            assert fuse_opt.compile(SCALED, target="cuda").stats.launches == 1
+            assert open_device() is open_device(number), "the one whose context is current"
+    for _ in range(3):  # from the second call on the short way
+        for number, program in enumerate(programs):
+            found = program(*arrays[number])
+            assert open_device(0).library.device_of(int(found.gpudata)) == number
+            with open_device(number).active():
+                np.testing.assert_allclose(found.get(), wanted, 1e-5, 1e-6)
+            assert program(*arrays[number], out=found) is found
+            for mixed in ((arrays[1 - number][0], arrays[number][1]), (arrays[number][0], arrays[1 - number][1])):
+                raises(ValueError, f"expected an array on device {number}, got one on device {1 - number}",
+                       partial(program, *mixed))  # fmt: skip
+            raises(ValueError, f"out.0.: expected an array on device {1 - number}, got one on device {number}",
+                   partial(programs[1 - number], *arrays[1 - number], out=found))  # fmt: skip
+    there = fuse_opt.compile(SCALED, target=f"cuda:{count}")
+    raises(RuntimeError, f"cannot run it here: there is no CUDA device {count}: the driver counts {count}", there)
+    for wrong in ("cuda:", "cuda:x", "cuda:-1", "cpu:0"):
+        raises(ValueError, f"unknown target '{wrong}'; expected one of cpu, cuda, reference, or cuda:0",
+               partial(fuse_opt.compile, SCALED, target=wrong))  # fmt: skip
+    return f"{count} devices"
+
+
 if __name__ == "__main__":
     print(f"ended_thread: {ended_thread()}")  # before any other thread opens the device
     print(f"asked: {asked()}")
+    print(f"several: {several()}")

@@ -82,8 +82,8 @@ def run_python(arguments: list[str], **changed: str) -> subprocess.CompletedProc
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment(**changed))
 
 
-def run_script(name: str) -> dict[str, str]:
+def run_script(name: str, **changed: str) -> dict[str, str]:
     """By scenario of a file here: what it says. Fails where one fails."""
-    result = run_python([str(Path(__file__).with_name(name))])
+    result = run_python([str(Path(__file__).with_name(name))], **changed)
     assert result.returncode == 0, result.stdout + result.stderr
     return dict(re.findall(r"^(\w+): (.*)$", result.stdout, re.MULTILINE))

@@ -109,11 +109,26 @@ def _inputs(parser: argparse.ArgumentParser, words: Sequence[str]) -> _Inputs:
     return _Inputs(seed, file, own)
 
 
+def _target(text: str) -> str:
+    from fuse_opt.tools.compiler.api import check_target
+
+    try:
+        check_target(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
 def _make_parser() -> argparse.ArgumentParser:
     parser = Parser("fuse-run", _DESCRIPTION)
     add = parser.add_argument
     add("file", metavar="FILE", help="the program, MLIR text or an .onnx model; - for standard input")
-    add("--target", default="cpu", choices=("cpu", "cuda", "reference"), help="what runs it (default: cpu)")
+    add(
+        "--target",
+        default="cpu",
+        type=_target,
+        help="what runs it: cpu (default), cuda, cuda:1 and so on, or reference",
+    )
     add("-p", "--passes", metavar="PIPELINE", help='instead of the default pipeline; "" fuses nothing')
     add("--unfused", action="store_true", help="one kernel for each op: the same as -p unfused")
     add("--backend", metavar="NAME,-NAME,FILE.py", help=BACKEND_HELP)

@@ -122,7 +122,8 @@ def compile(
     growing: bool = False,
 ) -> CompiledProgram:
     """
-    A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed.
+    A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed. "cuda" is
+    the device whose context is current (PyCUDA's, torch's), else the first one that the process opened; "cuda:1" is number 1.
 
     `backend` says what may run opaque ops: names of backends, `-name` for one that may not, `none`, and files of Python
     that bring one, with commas between; `$FUSE_OPT_BACKEND` stands in for None. `$FUSE_OPT_DISPATCH_TABLE` names a file with
@@ -154,7 +155,8 @@ def compile(
     What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
     kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
     """
-    passes = _all_passes(target, pipeline, backend, poison, tuned)
+    target, number = _place(target)
+    passes = _all_passes(target, pipeline, backend, poison, tuned, number)
     target = _usable(target, whole)
     caches: GrowingCaches | None = None
     if growing:
@@ -170,15 +172,33 @@ def compile(
         budget=most,
         expected=wanted,
         emulated=emulated,
+        device=number,
     )
 
     def compiled(frozen: frozenset[int]) -> Compiled:
-        return _compiled(source, function, frozen, passes, build, target, sized=not poison)
+        return _compiled(source, function, frozen, passes, build, target, number, sized=not poison)
 
     first = compiled(frozenset())
     return (
         CompiledProgram(first, target, compiled) if caches is None else GrowingProgram(first, target, compiled, caches)
     )
+
+
+def check_target(target: str) -> tuple[str, int | None]:
+    """A target without the number of a device, and that number, None without one. Raises ValueError for an unknown one."""
+    kind, colon, number = target.partition(":")
+    known = kind == "cuda" and number.isascii() and number.isdecimal() if colon else kind in TARGETS
+    if not known:
+        raise ValueError(f"unknown target '{target}'; expected one of {', '.join(TARGETS)}, or cuda:0 and so on")
+    return kind, int(number) if colon else None
+
+
+def _place(target: str) -> tuple[str, int | None]:
+    """A target, and the number of a device: of the one that "cuda" is now."""
+    kind, number = check_target(target)
+    if kind == "cuda" and number is None and device_problem() is None:
+        number = open_device().number
+    return kind, number
 
 
 def _growing(source: Source, function: str | None, target: str) -> tuple[ModuleOp, GrowingCaches]:
@@ -239,10 +259,17 @@ def trials(
 
 
 def _all_passes(
-    target: str, pipeline: str | Sequence[str] | None, backend: str | None, poison: bool, tuned: str | Path | None
+    target: str,
+    pipeline: str | Sequence[str] | None,
+    backend: str | None,
+    poison: bool,
+    tuned: str | Path | None,
+    device: int | None = None,
 ) -> list[ModulePass]:
     """What runs for a target, with what a caller says of backends and schedules."""
-    chosen = backend_passes(backend, _unavailable(target), load_problem if target == "cpu" else lambda name: None)
+    chosen = backend_passes(
+        backend, _unavailable(target, device), load_problem if target == "cpu" else lambda name: None
+    )
     passes = with_dispatch_table([*chosen, *_passes(target, pipeline, poison)])
     return passes if target == "reference" else with_tuned(passes, tuned)
 
@@ -254,15 +281,16 @@ def _compiled(
     passes: Sequence[ModulePass],
     build: Callable[[ModuleOp, str | None, Sequence[ModulePass]], Backend],
     target: str,
+    device: int | None,
     sized: bool,
 ) -> Compiled:
     """The program of a function of the source of which some arguments are frozen, beside those that it says are."""
     module = load(source)
     module = module.clone() if module is source else module
     with located(source, module):
-        if target == "cuda" and device_problem() is None:
-            device = open_device()
-            attach_found(module, device.name, device.figures())
+        if target == "cuda" and device_problem(device) is None:
+            found = open_device(device)
+            attach_found(module, found.name, found.figures())
         make_for(module, target)
         entry = entry_function(module, function)
         freeze_arguments(entry, frozen)
@@ -289,17 +317,15 @@ def _compiled(
         return Compiled(Signature.of(entry_function(module, function)), module, backend)
 
 
-def _unavailable(target: str) -> Mapping[str, str]:
+def _unavailable(target: str, device: int | None) -> Mapping[str, str]:
     """The backends that a target lacks here, and why. Text for CUDA is the same on all machines that cannot run it."""
-    if target == "cuda" and device_problem() is not None:
+    if target == "cuda" and device_problem(device) is not None:
         return {}
     return unavailable_backends(target)
 
 
 def _passes(target: str, pipeline: str | Sequence[str] | None, poison: bool) -> list[ModulePass]:
     """What runs for a target: the pipeline, what completes one of the caller's, and what poisoned memory needs."""
-    if target not in TARGETS:
-        raise ValueError(f"unknown target '{target}'; expected one of {', '.join(TARGETS)}")
     if poison and target != "cpu":
         raise ValueError(f"poison=True fills the arena of target 'cpu' between steps; got target '{target}'")
     if target == "reference" and pipeline is None:
@@ -352,6 +378,7 @@ def _backend(
     budget: int | None,
     expected: Sequence[Expectation],
     emulated: bool,
+    device: int | None,
 ) -> Backend:
     """Runs the passes on the module, and gives what runs its function."""
     with located(source, module):
@@ -361,7 +388,7 @@ def _backend(
             run_pipeline(module, passes, make_context())
         if target == "reference":
             return Reference(source, entry_function(module, function))
-        made = builder(target, poison, whole, emulated)
+        made = builder(target, poison, whole, emulated, device)
         if whole:
             return made.build(module, function)
         again = [*with_dispatch_table(_unfused(target)), *(make_passes(LAUNCH_BY_LAUNCH) if poison else [])]
@@ -388,18 +415,13 @@ def steered(replay: str | Path | None = None) -> Generator[Callable[[], str]]:
         raise InputError(error.file, error.line, error.col, error.message) from error
 
 
-def cuda_problem() -> str | None:
-    """Why no program for "cuda" can run here; None where one can."""
+def cuda_problem(number: int | None = None) -> str | None:
+    """Why no program for "cuda", or for the device of a number, can run here; None where one can."""
     from fuse_opt.runtime.device.compiler import find_cuda_compiler
 
-    if (problem := device_problem()) is None and find_cuda_compiler() is None:
+    if (problem := device_problem(number)) is None and find_cuda_compiler() is None:
         return "there is no nvcc (name it in FUSE_OPT_NVCC) and no NVRTC"
     return problem
-
-
-def cuda_device() -> int:
-    """The number of the device that programs for "cuda" run on. Raises CudaUnavailable."""
-    return open_device().number
 
 
 def limit_threads(most: int) -> None:

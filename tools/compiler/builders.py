@@ -44,13 +44,15 @@ class Builder:
     text: Callable[[ModuleOp, str | None, str], Backend] | None = None
 
 
-def builder(target: str, poison: bool = False, whole: bool = False, emulated: bool = False) -> Builder:
+def builder(
+    target: str, poison: bool = False, whole: bool = False, emulated: bool = False, device: int | None = None
+) -> Builder:
     """
     The builder of "cpu", also of programs whose arenas are poisoned between steps, or of "cuda", with `whole` for callers
-    that bind them to memory of their own, by emulation or on a device.
+    that bind them to memory of their own, by emulation or on the device of a number.
     """
     if target == "cuda":
-        return _emulated() if emulated else _bound() if whole else _cuda()
+        return _emulated() if emulated else _bound(device) if whole else _cuda(device)
     return _poisoned() if poison else _cpu()
 
 
@@ -88,7 +90,7 @@ def whole_program(program: Program, load: Callable[[Program], Any]) -> Backend:
     return PreparedProgram(load(program), load(second), preparation, persistent_memory(second))
 
 
-def _cuda() -> Builder:
+def _cuda(device: int | None) -> Builder:
     from fuse_opt.lowering.emit import build_cuda_program
     from fuse_opt.runtime.cuda.program import CudaProgram, CudaUnavailable, KernelRefused
     from fuse_opt.runtime.prepared import PreparedProgram
@@ -96,8 +98,9 @@ def _cuda() -> Builder:
     def build(module: ModuleOp, function: str | None) -> Backend:
         program = build_cuda_program(module, function)
         if (preparation := program.prepare) is None:
-            return CudaProgram(program)
-        return PreparedProgram(CudaProgram(program), CudaProgram(preparation.program), preparation)
+            return CudaProgram(program, device=device)
+        first, second = (CudaProgram(each, device=device) for each in (program, preparation.program))
+        return PreparedProgram(first, second, preparation)
 
     return Builder(
         build,
@@ -107,12 +110,15 @@ def _cuda() -> Builder:
     )
 
 
-def _bound() -> Builder:
+def _bound(device: int | None) -> Builder:
     from fuse_opt.lowering.emit import build_cuda_program
     from fuse_opt.runtime.cuda.caller_program import CallerProgram
     from fuse_opt.runtime.device.compiler import KernelRefused
 
-    return Builder(lambda module, function: CallerProgram(build_cuda_program(module, function)), KernelRefused)
+    def build(module: ModuleOp, function: str | None) -> Backend:
+        return CallerProgram(build_cuda_program(module, function), number=device)
+
+    return Builder(build, KernelRefused)
 
 
 def _emulated() -> Builder:

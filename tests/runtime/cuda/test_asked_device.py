@@ -23,10 +23,11 @@ NARROW = """func.func @main(%x: tensor<64x70xbf16>, %y: tensor<64x70xf16>) -> (t
 
 
 @needs_stand_in
-def test_the_device_is_asked() -> None:
-    said = run_script("cuda_device_scenarios.py")
+def test_the_devices_are_asked() -> None:
+    said = run_script("cuda_device_scenarios.py", FAKE_CUDA_DEVICES="2")
     assert said["asked"] == "4 processors, 101376 bytes of shared memory"
     assert said["ended_thread"]
+    assert said["several"] == "2 devices"
 
 
 def test_the_nearest_file() -> None:

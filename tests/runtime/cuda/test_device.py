@@ -22,7 +22,12 @@ def why_not() -> str:
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(why_not()), reason=f"no GPU to run on: {why_not()}")]
 
 
-ALL = {**SCENARIOS, **cuda_gpu_op_scenarios.SCENARIOS, "asked": cuda_device_scenarios.asked}
+ALL = {
+    **SCENARIOS,
+    **cuda_gpu_op_scenarios.SCENARIOS,
+    "asked": cuda_device_scenarios.asked,
+    "several": cuda_device_scenarios.several,
+}
 
 
 @pytest.mark.parametrize("name", list(ALL))

@@ -94,7 +94,7 @@ def has_driver() -> bool:
 
 def test_without_pycuda_there_is_text_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pycuda", None)
-    cuda_driver._opened.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    cuda_driver._loaded.cache_clear()  # pyright: ignore[reportPrivateUsage]
     program = fuse_opt.compile(FFN, target="cuda")
     assert "__global__" in program.source
     with pytest.raises(RuntimeError, match="cannot run it here: PyCUDA is not installed"):

@@ -40,9 +40,11 @@ struct Kernel {
   const bool *addresses;  // whether a parameter is one
   std::string name;
   unsigned shared = 48 << 10;  // bytes that a launch may ask for
+  int device = 0;
 };
 struct Module {
   void *library;
+  int device;
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
 };
 struct Op {
@@ -64,6 +66,8 @@ struct Stream {
   bool blocking = true;  // ordered with the default stream
   Graph *capture = nullptr;
   bool capture_failed = false;
+  bool own = false;  // of one device: made by cuStreamCreate
+  int device = 0;
 };
 struct Event {
   Stream *stream = nullptr;
@@ -81,7 +85,16 @@ size_t used = 0;
 long broken_guards = 0;
 CUresult sticky = CUDA_SUCCESS;
 thread_local std::vector<CUcontext> contexts;
-char primary_context[64];
+constexpr int kMostDevices = 4;
+char primary_contexts[kMostDevices][64];
+std::map<CUdeviceptr, int> devices_of_memory;
+
+int device_count() {
+  const char *text = getenv("FAKE_CUDA_DEVICES");
+  return text ? std::min(atoi(text), kMostDevices) : 1;
+}
+int device_of(CUcontext context) { return int((reinterpret_cast<char *>(context) - primary_contexts[0]) / 64); }
+int current_device() { return contexts.empty() ? 0 : device_of(contexts.back()); }
 
 size_t total() {
   const char *text = getenv("FAKE_CUDA_MEMORY");
@@ -130,6 +143,7 @@ void wait_for(Stream *stream, Stream *other) {
 CUresult enqueue(CUstream handle, Op op) {
   if (sticky) return sticky;
   Stream *stream = stream_of(handle);
+  if (stream->own && stream->device != current_device()) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture) return stream->capture->push_back(std::move(op)), CUDA_SUCCESS;
   if (stream == &default_stream) {
     for (Stream *other : streams) {
@@ -192,10 +206,10 @@ API long fake_cuda_waiting() {
 // Device and context.
 API CUresult cuInit(unsigned) { return getenv("FAKE_CUDA_NO_DEVICE") ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS; }
 API CUresult cuDriverGetVersion(int *version) { return *version = CUDA_VERSION, CUDA_SUCCESS; }
-API CUresult cuDeviceGetCount(int *count) { return *count = 1, CUDA_SUCCESS; }
+API CUresult cuDeviceGetCount(int *count) { return *count = device_count(), CUDA_SUCCESS; }
 API CUresult cuDeviceGet(CUdevice *device, int number) {
-  *device = 0;
-  return number ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+  *device = number;
+  return number < 0 || number >= device_count() ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 API CUresult cuDeviceGetName(char *name, int size, CUdevice) {
   snprintf(name, size, "stand-in for a CUDA device");
@@ -217,8 +231,10 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUde
   *value = found == known.end() ? 0 : found->second;
   return CUDA_SUCCESS;
 }
-static CUcontext primary() { return reinterpret_cast<CUcontext>(primary_context); }
-API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice) { return *context = primary(), CUDA_SUCCESS; }
+static CUcontext primary(int device) { return reinterpret_cast<CUcontext>(primary_contexts[device]); }
+API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  return *context = primary(device), CUDA_SUCCESS;
+}
 API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
 API CUresult cuCtxPushCurrent_v2(CUcontext context) { return contexts.push_back(context), CUDA_SUCCESS; }
 API CUresult cuCtxPopCurrent_v2(CUcontext *context) {
@@ -237,10 +253,10 @@ API CUresult cuCtxGetCurrent(CUcontext *context) {
   return CUDA_SUCCESS;
 }
 API CUresult cuCtxGetDevice(CUdevice *device) {
-  *device = 0;
+  *device = current_device();
   return contexts.empty() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
-API CUresult cuCtxAttach(CUcontext *context, unsigned) { return *context = primary(), CUDA_SUCCESS; }
+API CUresult cuCtxAttach(CUcontext *context, unsigned) { return *context = primary(current_device()), CUDA_SUCCESS; }
 API CUresult cuCtxDetach(CUcontext) { return CUDA_SUCCESS; }
 API CUresult cuCtxDestroy_v2(CUcontext) { return CUDA_SUCCESS; }
 API CUresult cuCtxSynchronize() {
@@ -279,7 +295,15 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size) {
   memset(block + kGuard, kUnwritten, size);
   *address = reinterpret_cast<CUdeviceptr>(block + kGuard);
   allocations[*address] = size;
+  devices_of_memory[*address] = current_device();
   used += size;
+  return CUDA_SUCCESS;
+}
+static int device_of(CUdeviceptr address) { return std::prev(devices_of_memory.upper_bound(address))->second; }
+API CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr address) {
+  COUNTED;
+  if (attribute != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL || !is_inside(address, 1)) return CUDA_ERROR_INVALID_VALUE;
+  *static_cast<int *>(value) = device_of(address);
   return CUDA_SUCCESS;
 }
 API CUresult cuMemFree_v2(CUdeviceptr address) {
@@ -291,6 +315,7 @@ API CUresult cuMemFree_v2(CUdeviceptr address) {
   used -= found->second;
   memset(reinterpret_cast<void *>(address), kUnwritten, found->second);
   allocations.erase(found);
+  devices_of_memory.erase(address);
   free(reinterpret_cast<char *>(address) - kGuard);
   return CUDA_SUCCESS;
 }
@@ -372,6 +397,8 @@ API CUresult cuStreamCreate(CUstream *handle, unsigned flags) {
   COUNTED;
   Stream *stream = new Stream;
   stream->blocking = !(flags & CU_STREAM_NON_BLOCKING);
+  stream->own = true;
+  stream->device = current_device();
   streams.insert(stream);
   *handle = reinterpret_cast<CUstream>(stream);
   return CUDA_SUCCESS;
@@ -446,7 +473,7 @@ API CUresult cuModuleLoadData(CUmodule *module, const void *image) {
   void *library = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
   // The file stays open: dlopen takes a path that it has seen for the library that it had.
   if (!library) return fprintf(stderr, "stand-in driver: %s\n", dlerror()), CUDA_ERROR_INVALID_IMAGE;
-  *module = reinterpret_cast<CUmodule>(new Module{library, {}});
+  *module = reinterpret_cast<CUmodule>(new Module{library, current_device(), {}});
   return CUDA_SUCCESS;
 }
 API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned, CUjit_option *, void **) {
@@ -467,6 +494,7 @@ API CUresult cuModuleGetFunction(CUfunction *function, CUmodule handle, const ch
     kernel.reset(new Kernel{reinterpret_cast<decltype(Kernel::run)>(run), *static_cast<int *>(symbol("parameters_of_")),
                             *static_cast<int *>(symbol("threads_of_")),
                             static_cast<bool *>(symbol("addresses_of_")), name});
+  kernel->device = module->device;
   *function = reinterpret_cast<CUfunction>(kernel.get());
   return CUDA_SUCCESS;
 }
@@ -490,6 +518,7 @@ static CUresult launching(const Kernel *kernel, const unsigned (&extents)[6], un
   }
   auto [gx, gy, gz, bx, by, bz] = extents;
   if (!gx || !gy || !gz || gy > 65535 || gz > 65535) return CUDA_ERROR_INVALID_VALUE;
+  if (kernel->device != current_device()) return CUDA_ERROR_INVALID_HANDLE;
   if (shared > kernel->shared) return CUDA_ERROR_INVALID_VALUE;
   if (bx * by * bz > unsigned(kernel->threads) || (!pointers && size != kernel->parameters * sizeof(char *)))
     return CUDA_ERROR_INVALID_VALUE;
@@ -498,7 +527,8 @@ static CUresult launching(const Kernel *kernel, const unsigned (&extents)[6], un
   for (size_t k = 0; pointers && k < arguments.size(); ++k) arguments[k] = *static_cast<char **>(pointers[k]);
   for (size_t k = 0; k < arguments.size(); ++k) {
     char *argument = arguments[k];
-    if (!kernel->addresses[k] || is_inside(reinterpret_cast<CUdeviceptr>(argument), 1)) continue;
+    CUdeviceptr address = reinterpret_cast<CUdeviceptr>(argument);
+    if (!kernel->addresses[k] || (is_inside(address, 1) && device_of(address) == kernel->device)) continue;
     if (!is_page_locked(argument, 1)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
   std::array<unsigned, 6> size_of{gx, gy, gz, bx, by, bz};

@@ -303,7 +303,7 @@ def test_fuse_run_warns_in_one_line(tmp_path: Path) -> None:
 
 
 def test_cuda_gives_text_and_says_that_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> None:
+    def refuse(number: int | None) -> None:
         raise CudaUnavailable("no device")
 
     monkeypatch.setattr("fuse_opt.runtime.cuda.program.open_device", refuse)
