@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +293,7 @@ def test_export_is_a_program():
 
 
 def test_claims_are_the_records():
+    import_module("torch._inductor.inductor_prims")  # some of the ops are known from then on
     assert set(claims()) == set(TABLE)
     for name in TABLE:
         namespace, packet, overload = name.split(".")
