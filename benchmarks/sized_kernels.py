@@ -93,6 +93,9 @@ KERNELS: dict[str, Kernel] = {
     "depthwise5": _window("conv", 32, (32, 1, 5, 5), "pads = array<i64: 2, 2, 2, 2>, groups = 32 : i64"),
     "depthwise_s2": _window("conv", 32, (32, 1, 3, 3), f"{_PADS}, {_TWOS}, groups = 32 : i64"),
     "transposed": _window("conv_transpose", 16, (16, 16, 2, 2), _TWOS),
+    "transposed3": _window(
+        "conv_transpose", 16, (16, 16, 3, 3), f"{_TWOS}, {_PADS}, output_padding = array<i64: 1, 1>"
+    ),
     "max_pool": _window("max_pool", 16, (), f"kernel_shape = array<i64: 3, 3>, {_PADS}, {_TWOS}"),
     "avg_pool": _window("avg_pool", 16, (), f"kernel_shape = array<i64: 2, 2>, {_TWOS}"),
     "global_pool": Kernel(("b", 16, "h", "w"), "global_avg_pool", (), ("b", 16, 1, 1)),

@@ -22,7 +22,7 @@ from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_sized
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import F32, F64, DType
-from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 MOST_LAUNCHES = 16
@@ -87,7 +87,8 @@ def input_product(of: WindowContraction) -> Contraction:
 
 def row_phases(of: WindowContraction) -> Iterator[RowPhase]:
     """The phases of rows of a merged contraction's input that have elements."""
-    for plane, row in product(*(range(min(of.strides[axis], of.extents[axis])) for axis in (0, 1))):
+    along = zip(of.extents[:2], of.strides, strict=False)
+    for plane, row in product(*(range(min(n, s) if is_number(n) else s) for n, s in along)):
         yield _row_phase(of, plane, row)
 
 
@@ -146,8 +147,6 @@ def input_gradient_problem(op: OpaqueOp) -> Unschedulable | None:
         return Unschedulable("dynamic-shape", "it has unknown shapes", op)
     if (of := op.input_gradient()) is None:
         return Unschedulable("no-convolution", f"'{op.name}' is no gradient by an input", op)
-    if of.has_any_extents:
-        return Unschedulable("sizes", f"'{op.name}' has images of extents that are no numbers", op)
     if any_encoded(values):
         return Unschedulable("layout", f"'{op.name}' reads or writes another order than the row-major one", op)
     if sums_of(op) not in (F32, F64) or len({dtype(value) for value in values}) > 1:
@@ -157,6 +156,8 @@ def input_gradient_problem(op: OpaqueOp) -> Unschedulable | None:
         return Unschedulable("extents", f"'{op.name}' sums up nothing", op)
     if of.taps > MOST_TAPS or prod(of.strides[:2]) > MOST_LAUNCHES or of.strides[2] > MOST_LAUNCHES:
         return Unschedulable("large-window", f"'{op.name}' has windows or strides of many elements", op)
+    if of.has_any_extents:
+        return None
     if (size := max(least_copy(each.contraction) for each in row_phases(of)) * sums_of(op).itemsize) > LARGEST_COPY:
         return Unschedulable("large-copy", f"'{op.name}' copies {size} bytes for a few positions", op)
     return None

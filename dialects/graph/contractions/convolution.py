@@ -29,6 +29,7 @@ from fuse_opt.dialects.interfaces.properties import IntArray, int_array, ints, s
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.interfaces.transformed_weight import TransformedWeight
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.dialects.types.dtypes import F32, F64
 from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.dialects.types.extents import at_least_none, is_number, may_exceed
 
@@ -239,8 +240,8 @@ class ConvTransposeOp(Convolution):
     `(n - 1) * stride + dilation * (k - 1) + 1 - pads + output_padding`. `output_padding` (default 0) must be less than
     the stride or the dilation of its axis; `strides`, `pads`, `dilations` and `groups` are those of the convolution
     whose gradient it is. Generated code reads zeros beyond x: beside them a weight that is infinite or NaN gives NaN, where
-    the sum that the reference makes leaves it out. One program takes batches of any extent, and
-    images where strides are 1 or windows lie side by side.
+    the sum that the reference makes leaves it out. One program takes batches and images of any
+    extent; of narrow floats images where strides are 1 or windows lie side by side.
     """
 
     name = "graph.conv_transpose"
@@ -270,13 +271,14 @@ class ConvTransposeOp(Convolution):
         return (tensor_type(tensor(self.x).element_type, [x[0], w[1] * groups, *extents]),)
 
     def canonical(self) -> GraphOp | None:
-        """Of images of unknown extents, windows side by side: a filter for each element of a window, moved to its place."""
+        """Of narrow floats, any images, windows side by side: a filter for each element of a window, moved to its place."""
         x, weight = shape(self.x), shape(self.weight)
         windows, rank, channels = self.windows(len(x) - 2), len(x), weight[0]
         extents, window, filters = x[2:], weight[2:], weight[1]
         is_apart = windows == Windows(tuple(window), (0,) * len(window), (0,) * len(window), (1,) * len(window))
         plain = is_apart and self.group_count() == 1 and not any(ints(self.output_padding, [0]))
         plain = plain and not any(map(encoding, (self.x, self.weight, self.result)))
+        plain = plain and dtype(self.x) not in (F32, F64)  # of which code is generated as of a gradient
         if not plain or prod(window) == 1 or DYNAMIC_INDEX in extents or all(map(is_number, extents)):
             return None
         builder, many = GraphBuilder(), filters * prod(window)

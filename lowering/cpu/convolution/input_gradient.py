@@ -16,15 +16,15 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.analysis.contractions.input_gradients import (
     InputGradient,
-    PhaseTaps,
     RowPhase,
     input_product,
     row_phases,
 )
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.lowering.cpu.convolution.any_extents.task import AnyExtents, Block
 from fuse_opt.lowering.cpu.convolution.input_copy import tap_offsets
-from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels, Sweep
+from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
 from fuse_opt.lowering.cpu.convolution.task import Place, task_grain
 from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import (
@@ -37,10 +37,10 @@ from fuse_opt.lowering.cpu.matmul.copies import (
     times,
 )
 from fuse_opt.lowering.cpu.matmul.epilogue import Sums
-from fuse_opt.lowering.cpu.matmul.row_tiles import Taps
+from fuse_opt.lowering.cpu.matmul.row_tiles import Sweep, Taps, tap_table
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
-from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.kernel.scope import Scope
 
 
 def build_input_gradient_loops(
@@ -108,9 +108,115 @@ def _phase(
 ) -> KernelLoops:
     """The launch that gives the rows of a phase, whose weights begin at the element `first`."""
     root, (packed,) = launch_root(memory, scratch)
-    body = _PhasePanels(gradient, phase, first, memory, root, packed)
+    kind = _PhaseBlocks if phase.contraction.has_any_extents else _PhasePanels
+    body = kind(gradient, phase, first, memory, root, packed)
     count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), body.build)
     return launch_of(root, memory, scratch, prod(body.counts), task_grain(body.counts, phase.contraction))
+
+
+class _PhaseSums:
+    """The sums of all phases of a row, beside those that a task has: where they are, and how they are laid between each other."""
+
+    def __init__(
+        self, gradient: InputGradient, phase: RowPhase, first: int, root: Scope, sums: Sums, places: Sequence[SSAValue]
+    ) -> None:
+        """`places`: where the taps of the window of the phase's contraction read."""
+        self.of, self.phase, self.root, self.element = gradient.contraction, phase, root, gradient.sums
+        self.sums, self.step = sums, self.of.strides[2]
+        counts, firsts = [len(column.taps) for column in phase.columns], [first]
+        for count in counts:
+            firsts.append(firsts[-1] + _windows(gradient) * count)
+        self.firsts = firsts
+        self.tables = [
+            Taps(tap_table(root, [places[seen] for seen in column.seen]), count, phase.contraction.channel_step * count)
+            for column, count in zip(phase.columns, counts, strict=True)
+        ]
+        self.all = [sums.memory, *(self._memory(sums.rows * sums.step, "sums") for _ in counts[1:])]
+        self.joined = Sums(self._memory(sums.step * self.step, "row"), 1, sums.step * self.step)
+
+    def _memory(self, size: int, name: str) -> SSAValue:
+        memory = self.root.add(memref.AllocaOp.get(self.element.attribute, 64, [size]))
+        memory.name_hint = name
+        return memory
+
+    def sweeps(self, scope: Scope, weights: SSAValue, window: SSAValue) -> Sequence[Sweep]:
+        """Those of a task, whose first filter has so many windows before it."""
+        found: list[Sweep] = []
+        for first, taps, sums in zip(self.firsts, self.tables, self.all, strict=False):
+            assert isinstance(taps.count, int)
+            at = plus(scope, times(scope, window, taps.count), self.root.index_constant(first))
+            found.append(Sweep(Matrix(weights, at, taps.count), taps.step, taps, sums))
+        return found
+
+    def join(self, scope: Scope, filter: SSAValue, count: SSAValue) -> None:
+        """Lays so many sums of a filter between each other."""
+        first = times(scope, filter, self.sums.step)
+
+        def put(inner: Scope, position: SSAValue) -> None:
+            for phase, sums in enumerate(self.all):
+                value = inner.add(memref.LoadOp.get(sums, [plus(inner, first, position)]))
+                at = plus(inner, times(inner, position, self.step), self.root.index_constant(phase))
+                inner.block.add_op(memref.StoreOp.get(value, self.joined.memory, [at]))
+
+        parallel_loop(scope, "position", (self.root.index_constant(0), count), put)
+
+    def first_of_row(self, scope: Scope, plane: SSAValue, row: SSAValue) -> SSAValue:
+        """The first element of the row of the result that a row of positions is."""
+        of, constant = self.of, self.root.index_constant
+        plane = plus(scope, times(scope, plane, of.strides[0]), constant(self.phase.plane))
+        line = plus(scope, times(scope, row, of.strides[1]), constant(self.phase.row))
+        return times(scope, plus(scope, times(scope, plane, of.extents[1]), line), of.extents[2])
+
+
+def _phase_convolution(gradient: InputGradient, phase: RowPhase) -> Convolution:
+    return Convolution(
+        gradient.op, phase.contraction, gradient.grad, gradient.weight, gradient.epilogue, gradient.places
+    )
+
+
+class _PhaseBlocks(AnyExtents):
+    """As `_PhasePanels`, where extents are known at the call."""
+
+    def __init__(
+        self,
+        gradient: InputGradient,
+        phase: RowPhase,
+        first: int,
+        memory: KernelBuffers,
+        root: Scope,
+        packed: SSAValue,
+    ) -> None:
+        convolution = _phase_convolution(gradient, phase)
+        super().__init__(convolution, memory, root, packed, input_product(gradient.contraction))
+        self.phases = _PhaseSums(gradient, phase, first, root, self.sums, self.copy.tap_places())
+
+    def sweeps(self, scope: Scope, weight: SSAValue) -> Sequence[Sweep]:
+        return self.phases.sweeps(scope, self.weight, weight)
+
+    def store(self, task: Scope, first_filter: SSAValue, block: Block) -> None:
+        """Row by row of positions: those of all phases in turn, but what is no position of a shorter phase."""
+        phases, constant, pitch = self.phases, self.root.index_constant, self.copy.pitch
+        step, extent = phases.step, phases.of.extents[2]
+        column = times(task, block.column, step)
+        rest = task.add(arith.SubiOp(constant(extent), column))
+        count = task.add(arith.MinSIOp(times(task, block.columns, step), rest))
+        before = task.add(arith.SubiOp(block.rows, constant(1)))
+        length = plus(task, task.add(arith.MuliOp(before, pitch)), block.columns)
+
+        def line(inner: Scope, number: SSAValue) -> None:
+            place = phases.first_of_row(inner, block.first, plus(inner, block.row, number))
+            place = plus(inner, place, column)
+            start = inner.add(arith.SubiOp(place, times(inner, inner.add(arith.MuliOp(number, pitch)), step)))
+            self.epilogue.over_columns(inner, phases.joined, (place, plus(inner, place, count)), start)
+
+        def filter(inner: Scope, number: SSAValue) -> None:
+            phases.join(inner, number, length)
+            self.epilogue.over_rows(
+                inner, phases.joined, plus(inner, first_filter, number), constant(1),
+                lambda row: count_loop(row, "line", (constant(0), block.rows), line),
+            )  # fmt: skip
+
+        count_loop(task, "filter", (constant(0), constant(self.tiling.filters)), filter)
 
 
 class _PhasePanels(PositionPanels):
@@ -125,69 +231,29 @@ class _PhasePanels(PositionPanels):
         root: Scope,
         packed: SSAValue,
     ) -> None:
-        convolution = Convolution(
-            gradient.op, phase.contraction, gradient.grad, gradient.weight, gradient.epilogue, gradient.places
-        )
+        convolution = _phase_convolution(gradient, phase)
         super().__init__(convolution, memory, root, packed, input_product(gradient.contraction))
-        self.input, self.phase = gradient.contraction, phase
-        self.step = self.input.strides[2]
-        offsets, firsts = tap_offsets(self.of, self.block), [first]
-        for column in phase.columns:
-            firsts.append(firsts[-1] + _windows(gradient) * len(column.taps))
-        self.firsts = firsts
-        self.tables = [self._table(column, offsets) for column in phase.columns]
-        self.all_sums = [self.sums.memory, *(self._memory(self.sums.rows * self.sums.step, "sums") for _ in firsts[2:])]
-        self.row_sums = self._memory(self.sums.step * self.step, "row")
-
-    def _memory(self, size: int, name: str) -> SSAValue:
-        memory = self.root.add(memref.AllocaOp.get(self.element.attribute, 64, [size]))
-        memory.name_hint = name
-        return memory
-
-    def _table(self, column: PhaseTaps, offsets: Sequence[int]) -> Taps:
-        """Where the taps of a phase read."""
-        table = self.root.add(memref.AllocaOp.get(INDEX, 64, [max(len(column.seen), 1)]))
-        table.name_hint = "taps"
-        for number, seen in enumerate(column.seen):
-            value, place = (self.root.index_constant(n) for n in (offsets[seen], number))
-            self.root.block.add_op(memref.StoreOp.get(value, table, [place]))
-        return Taps(table, len(column.seen), self.of.channel_step * len(column.seen))
+        places = [root.index_constant(offset) for offset in tap_offsets(self.of, self.block)]
+        self.phases = _PhaseSums(gradient, phase, first, root, self.sums, places)
 
     def sweeps(self, scope: Scope, place: Place) -> Sequence[Sweep]:
-        found: list[Sweep] = []
-        for first, taps, sums in zip(self.firsts, self.tables, self.all_sums, strict=False):
-            assert isinstance(taps.count, int)
-            at = plus(scope, times(scope, place.weight.at, taps.count), self.root.index_constant(first))
-            found.append(Sweep(Matrix(self.weight, at, taps.count), taps.step, taps, sums))
-        return found
+        return self.phases.sweeps(scope, self.weight, place.weight.at)
 
     def store(
         self, scope: Scope, filters: tuple[SSAValue, SSAValue], positions: Bounds, start: SSAValue, place: Place
     ) -> None:
         """Row by row of sums: those of all phases in turn, and what follows from them."""
         constant = self.root.index_constant
-        joined = Sums(self.row_sums, 1, self.sums.step * self.step)
+        joined = self.phases.joined
 
         def filter(inner: Scope, number: SSAValue) -> None:
-            self._join(inner, number, inner.add(arith.SubiOp(positions[1], positions[0])))
+            self.phases.join(inner, number, inner.add(arith.SubiOp(positions[1], positions[0])))
             self.epilogue.over_rows(
                 inner, joined, plus(inner, filters[0], number), constant(1),
                 lambda row: self._lines(row, joined, positions, start, place),
             )  # fmt: skip
 
         count_loop(scope, "filter", (constant(0), filters[1]), filter)
-
-    def _join(self, scope: Scope, filter: SSAValue, count: SSAValue) -> None:
-        """Lays the sums of a filter between each other."""
-        first = times(scope, filter, self.sums.step)
-
-        def put(inner: Scope, position: SSAValue) -> None:
-            for phase, sums in enumerate(self.all_sums):
-                value = inner.add(memref.LoadOp.get(sums, [plus(inner, first, position)]))
-                at = plus(inner, times(inner, position, self.step), self.root.index_constant(phase))
-                inner.block.add_op(memref.StoreOp.get(value, self.row_sums, [at]))
-
-        parallel_loop(scope, "position", (self.root.index_constant(0), count), put)
 
     def _lines(self, scope: Scope, sums: Sums, positions: Bounds, start: SSAValue, place: Place) -> None:
         """Row by row of positions, those that they are of the result."""
@@ -199,11 +265,11 @@ class _PhasePanels(PositionPanels):
             upper = positions[1]
             if self.block.rows > 1:
                 upper = inner.add(arith.MinSIOp(upper, plus(inner, first, constant(length))))
-            begin = self._first_of_row(inner, plus(inner, place.row, number), place)
+            begin = self.phases.first_of_row(inner, place.plane, plus(inner, place.row, number))
             moved = inner.add(arith.SubiOp(place.column, first))
-            columns = [times(inner, plus(inner, bound, moved), self.step) for bound in (lower, upper)]
-            columns[1] = inner.add(arith.MinSIOp(columns[1], constant(self.input.extents[2])))
-            at = plus(inner, begin, times(inner, plus(inner, start, moved), self.step))
+            columns = [times(inner, plus(inner, bound, moved), self.phases.step) for bound in (lower, upper)]
+            columns[1] = inner.add(arith.MinSIOp(columns[1], constant(self.phases.of.extents[2])))
+            at = plus(inner, begin, times(inner, plus(inner, start, moved), self.phases.step))
             self.epilogue.over_columns(inner, sums, [plus(inner, begin, column) for column in columns], at)
 
         if self.block.rows == 1:
@@ -212,10 +278,3 @@ class _PhasePanels(PositionPanels):
         first = scope.add(arith.DivSIOp(positions[0], constant(pitch)))
         last = scope.add(arith.DivSIOp(scope.add(arith.SubiOp(positions[1], constant(1))), constant(pitch)))
         count_loop(scope, "line", (first, plus(scope, last, constant(1))), line)
-
-    def _first_of_row(self, scope: Scope, row: SSAValue, place: Place) -> SSAValue:
-        """The first element of the row of the result that a row of positions is."""
-        of, constant = self.input, self.root.index_constant
-        plane = plus(scope, times(scope, place.plane, of.strides[0]), constant(self.phase.plane))
-        line = plus(scope, times(scope, row, of.strides[1]), constant(self.phase.row))
-        return times(scope, plus(scope, times(scope, plane, of.extents[1]), line), of.extents[2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
@@ -13,21 +13,9 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask, Place
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import Tile, choose_tiling
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
-from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps
+from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Sweep
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.scope import Scope
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """Sums over the taps of a window: where their weights are, where they read, and where sums go."""
-
-    weight: Matrix
-    """Of the first filter of a task."""
-    channel_step: int
-    """From the weights of a channel to those of the next one."""
-    taps: Taps | None
-    sums: SSAValue
 
 
 class PositionPanels(ConvolutionTask):

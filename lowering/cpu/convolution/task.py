@@ -22,10 +22,10 @@ from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import FilterTiling
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import ConvolutionTiling
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
-from fuse_opt.lowering.cpu.matmul.row_tiles import Taps, either
+from fuse_opt.lowering.cpu.matmul.row_tiles import Taps, either, tap_table
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
-from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.kernel.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +84,8 @@ class ConvolutionTask(ABC):
 
     def _taps(self) -> Taps:
         """A table of places."""
-        table = self.root.add(memref.AllocaOp.get(INDEX, 64, [self.of.taps]))
-        table.name_hint = "taps"
-        for number, offset in enumerate(tap_offsets(self.of, self.block)):
-            value, place = (self.root.index_constant(n) for n in (offset, number))
-            self.root.block.add_op(memref.StoreOp.get(value, table, [place]))
-        return Taps(table, self.of.taps, self.of.channel_step)
+        places = [self.root.index_constant(offset) for offset in tap_offsets(self.of, self.block)]
+        return Taps(tap_table(self.root, places), self.of.taps, self.of.channel_step)
 
     def build(self, task: Scope, number: SSAValue) -> None:
         of, block, constant = self.of, self.block, self.root.index_constant

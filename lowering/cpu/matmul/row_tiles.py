@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.types.dtypes import DType
@@ -13,7 +13,7 @@ from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.c.headers.product_tiles import tile_name, vector_elements
 from fuse_opt.lowering.cpu.matmul.copies import Matrix, plus, times
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
-from fuse_opt.lowering.kernel.scope import Scope
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,27 @@ class Taps:
     count: int | SSAValue
     step: int
     """In the left operand, from the taps of a row of the right one to those of the next."""
+
+
+def tap_table(root: Scope, places: Sequence[SSAValue]) -> SSAValue:
+    """Memory on the stack with such places."""
+    table = root.add(memref.AllocaOp.get(INDEX, 64, [max(len(places), 1)]))
+    table.name_hint = "taps"
+    for number, place in enumerate(places):
+        root.block.add_op(memref.StoreOp.get(place, table, [root.index_constant(number)]))
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Sums over the taps of a window: where their weights are, where they read, and where sums go."""
+
+    weight: Matrix
+    """Of the first filter of a task."""
+    channel_step: int
+    """From the weights of a channel to those of the next one."""
+    taps: Taps | None
+    sums: SSAValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,44 @@ CASES: dict[str, tuple[str, Shapes]] = {
         ),
         lambda h, w: [(2, 6, h, w), (6, 8, 2, 3)],
     ),
+    "transposed, narrow floats side by side": (
+        conv(
+            ("?", 6, "?", "?"), (6, 8, 2, 2), ANY, "{strides = array<i64: 2, 2>}", op="conv_transpose", element="f16",
+        ),
+        lambda h, w: [(2, 6, h, w), (6, 8, 2, 2)],
+    ),
+    "transposed, windows over each other": (
+        conv(
+            ("?", 20, "?", "?"), (20, 8, 3, 3), ANY,
+            "{strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, output_padding = array<i64: 1, 0>}",
+            op="conv_transpose",
+        ),
+        lambda h, w: [(2, 20, h, w), (20, 8, 3, 3)],
+    ),
+    "transposed, groups, windows that leave elements": (
+        conv(
+            ("?", 4, "?", "?"), (4, 4, 4, 1), ANY,
+            "{strides = array<i64: 3, 2>, pads = array<i64: 1, 0, 0, 0>, groups = 2 : i64}", op="conv_transpose",
+        ),
+        lambda h, w: [(1, 4, h, w), (4, 4, 4, 1)],
+    ),
+    "transposed, dilations, doubles": (
+        conv(
+            ("?", 3, "?", "?"), (3, 8, 3, 2), ANY,
+            "{strides = array<i64: 2, 3>, dilations = array<i64: 3, 2>}", op="conv_transpose", element="f64",
+        ),
+        lambda h, w: [(1, 3, h, w), (3, 8, 3, 2)],
+    ),
+    "transposed, one axis": (
+        conv(("?", 5, "?"), (5, 8, 5), ("?", 8, "?"), "{strides = array<i64: 2>, pads = array<i64: 2, 1>}",
+             op="conv_transpose", dims="line"),
+        lambda h, w: [(2, 5, h * w), (5, 8, 5)],
+    ),
+    "transposed, three axes": (
+        conv(("?", 3, 4, "?", "?"), (3, 8, 2, 3, 2), ("?", 8, 8, "?", "?"), "{strides = array<i64: 2, 2, 2>}",
+             op="conv_transpose", dims="cube"),
+        lambda h, w: [(1, 3, 4, h, w), (3, 8, 2, 3, 2)],
+    ),
     "batches": (
         conv(("?", 16, 9, 9), (24, 16, 3, 3), ("?", 24, 9, 9), "{pads = array<i64: 1, 1, 1, 1>}"),
         lambda h, w: [(h, 16, 9, 9), (24, 16, 3, 3)],

@@ -6,42 +6,55 @@ is copied, with zeros around it, and added to sums of all positions of a block b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
+from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.convolution.any_extents.tiling import any_extents_tiling
 from fuse_opt.lowering.cpu.convolution.any_extents.window_copy import Origin, WindowCopy
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
-from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps
+from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Sweep, Taps, tap_table
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import task_parts
-from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.kernel.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
-    """Positions of a task: so many rows, so long, and where the first one is in the result."""
+class Block:
+    """Positions of a task: along each axis where the first one is, and of rows and of a row how many there are."""
 
+    first: SSAValue
+    row: SSAValue
+    column: SSAValue
     rows: SSAValue
     columns: SSAValue
-    place: SSAValue
 
 
 class AnyExtents:
     """A task is some filters at a block of positions."""
 
     def __init__(
-        self, convolution: Convolution, memory: KernelBuffers, root: Scope, weight: SSAValue | None = None
+        self,
+        convolution: Convolution,
+        memory: KernelBuffers,
+        root: Scope,
+        weight: SSAValue | None = None,
+        product: Contraction | None = None,
     ) -> None:
-        """`weight`: another buffer of it, in the elements of sums."""
+        """
+        `weight`: another buffer of it, in the elements of sums; `product`: that whose result the kernel's is, where positions
+        are parts of it.
+        """
         self.of, self.root, self.element = convolution.contraction, root, convolution.sums
         self.tiling = tiling = any_extents_tiling(self.of.at_usual_batch(), self.element.itemsize)
-        product = self.of.result_product()
+        product = product or self.of.result_product()
         self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
         self.x, given = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
         self.weight = given if weight is None else weight
@@ -51,20 +64,19 @@ class AnyExtents:
         sums.name_hint = "sums"
         self.sums = Sums(sums, tiling.filters, tiling.columns)
         self.copy = WindowCopy(self.of, tiling, self.element, root)
-        self.taps = self._taps()
         self.tiles = RowTiles(self.element, tiling.tile.vectors, tiling.tile.height, tiling.tile.taller)
 
-    def _taps(self) -> Taps:
+    @cached_property
+    def taps(self) -> Taps:
         """A table of places, which depend on how far rows are apart."""
-        root, constant = self.root, self.root.index_constant
-        table = root.add(memref.AllocaOp.get(INDEX, 64, [self.of.taps]))
-        table.name_hint = "taps"
-        for number, (elements, rows) in enumerate(self.copy.tap_offsets()):
-            at = constant(elements)
-            if rows:
-                at = plus(root, at, root.add(arith.MuliOp(constant(rows), self.copy.pitch)))
-            root.block.add_op(memref.StoreOp.get(at, table, [constant(number)]))
+        table = tap_table(self.root, self.copy.tap_places())
         return Taps(table, self.of.taps, self.of.channel_step)
+
+    def sweeps(self, scope: Scope, weight: SSAValue) -> Sequence[Sweep]:
+        """What is summed up at each position; the weight of a task's first filter is as far behind that of the first one."""
+        return [
+            Sweep(Matrix(self.weight, weight, self.of.filter_step), self.of.channel_step, self.taps, self.sums.memory)
+        ]
 
     def build(self, task: Scope, number: SSAValue) -> None:
         of, tiling, constant = self.of, self.tiling, self.root.index_constant
@@ -74,22 +86,21 @@ class AnyExtents:
         task.indices = {self.epilogue.batch: plus(task, times(task, batch, of.groups), group)}
         sample_step, group_step, *_ = of.x_steps()
         channels = plus(task, times(task, batch, sample_step), times(task, group, group_step))
-        place = plus(task, times(task, first, of.positions[1]), rows[0])
-        place = plus(task, times(task, place, of.positions[2]), columns[0])
-        block = _Block(task.add(arith.SubiOp(rows[1], rows[0])), task.add(arith.SubiOp(columns[1], columns[0])), place)
+        counts = [task.add(arith.SubiOp(last, first)) for first, last in (rows, columns)]
+        block = Block(first, rows[0], columns[0], *counts)
         first_filter = times(task, some, tiling.filters)
         weight = plus(task, times(task, group, of.group_step), times(task, first_filter, of.filter_step))
+        sweeps = self.sweeps(task, weight)
 
         def some_channels(inner: Scope, channel: SSAValue) -> None:
             rest = inner.add(arith.SubiOp(constant(of.channels), channel))
             count = inner.add(arith.MinSIOp(rest, constant(tiling.channels)))
             begin = plus(inner, channels, times(inner, channel, of.x_steps()[2]))
             self.copy.build(inner, self.x, Origin(first, rows[0], columns[0], begin), count, block.rows)
-            at = plus(inner, weight, times(inner, channel, of.channel_step))
-            self._sum_up(inner, block, (channel, count), Matrix(self.weight, at, of.filter_step))
+            self._sum_up(inner, block, (channel, count), [_from_channel(inner, sweep, channel) for sweep in sweeps])
 
         count_loop(task, "channel", (constant(0), constant(of.channels)), some_channels, tiling.channels)
-        self._store(task, first_filter, block)
+        self.store(task, first_filter, block)
 
     def _part(self, task: Scope, number: SSAValue, extent: Extent, parts: Extent) -> Bounds:
         """Where one of so many parts of an extent, as equal as can be, begins and ends."""
@@ -100,32 +111,34 @@ class AnyExtents:
         first, last = (task.add(arith.DivSIOp(times(task, n, extent), constant(parts))) for n in (number, after))
         return first, last
 
-    def _sum_up(self, scope: Scope, block: _Block, channels: tuple[SSAValue, SSAValue], weight: Matrix) -> None:
+    def _sum_up(self, scope: Scope, block: Block, channels: tuple[SSAValue, SSAValue], sweeps: Sequence[Sweep]) -> None:
         """Adds what so many channels from one on give at all positions; of the first one nothing was there before."""
         constant, step, (channel, count) = self.root.index_constant, self.sums.step, channels
         before = scope.add(arith.SubiOp(block.rows, constant(1)))
         length = plus(scope, scope.add(arith.MuliOp(before, self.copy.pitch)), block.columns)
-
-        def tile(inner: Scope, number: SSAValue, position: SSAValue) -> None:
-            row = self.tiles.first_row(inner, number)
-            left = weight.moved(inner, row, constant(0))
-            right = Matrix(self.copy.memory, position, self.copy.channel_step)
-            sums = Matrix(self.sums.memory, plus(inner, position, times(inner, row, step)), step)
-            self.tiles.multiply(inner, number, count, left, right, sums, channel, self.taps)
-
         tiles = constant(0), constant(self.tiling.tile.tiles)
-        count_loop(
-            scope, "position", (constant(0), length),
-            lambda outer, at: count_loop(outer, "tile", tiles, lambda s, number: tile(s, number, at)),
-            self.tiling.tile.width,
-        )  # fmt: skip
 
-    def _store(self, task: Scope, first_filter: SSAValue, block: _Block) -> None:
+        def tile(inner: Scope, number: SSAValue, position: SSAValue, sweep: Sweep) -> None:
+            row = self.tiles.first_row(inner, number)
+            left = sweep.weight.moved(inner, row, constant(0))
+            right = Matrix(self.copy.memory, position, self.copy.channel_step)
+            sums = Matrix(sweep.sums, plus(inner, position, times(inner, row, step)), step)
+            self.tiles.multiply(inner, number, count, left, right, sums, channel, sweep.taps)
+
+        def panel(outer: Scope, at: SSAValue) -> None:
+            for sweep in sweeps:
+                count_loop(outer, "tile", tiles, lambda inner, number, s=sweep: tile(inner, number, at, s))
+
+        count_loop(scope, "position", (constant(0), length), panel, self.tiling.tile.width)
+
+    def store(self, task: Scope, first_filter: SSAValue, block: Block) -> None:
         """Row by row of positions, as those between rows have no result."""
-        constant = self.root.index_constant
+        constant, (_, height, width) = self.root.index_constant, self.of.positions
+        first = plus(task, times(task, block.first, height), block.row)
+        first = plus(task, times(task, first, width), block.column)
 
         def line(inner: Scope, number: SSAValue) -> None:
-            place = plus(inner, block.place, times(inner, number, self.of.positions[2]))
+            place = plus(inner, first, times(inner, number, width))
             start = inner.add(arith.SubiOp(place, inner.add(arith.MuliOp(number, self.copy.pitch))))
             self.epilogue.over_columns(inner, self.sums, (place, plus(inner, place, block.columns)), start)
 
@@ -133,3 +146,8 @@ class AnyExtents:
             task, self.sums, first_filter, constant(self.tiling.filters),
             lambda row: count_loop(row, "line", (constant(0), block.rows), lambda s, n: line(s, n)),
         )  # fmt: skip
+
+
+def _from_channel(scope: Scope, sweep: Sweep, channel: SSAValue) -> Sweep:
+    at = plus(scope, sweep.weight.at, times(scope, channel, sweep.channel_step))
+    return replace(sweep, weight=replace(sweep.weight, at=at))

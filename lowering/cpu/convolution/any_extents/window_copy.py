@@ -54,8 +54,16 @@ class WindowCopy:
             longest = root.add(arith.DivSIOp(plus(root, longest, constant(parts - 1)), constant(parts)))
         return plus(root, longest, constant(self.columns.behind)) if self.columns.behind else longest
 
-    def tap_offsets(self) -> list[tuple[int, int]]:
-        """Where each tap reads, next to where the first position of a channel does: in elements, and in rows besides."""
+    def tap_places(self) -> list[SSAValue]:
+        """Where each tap reads, next to where the first position of a channel does."""
+        root, found = self.root, list[SSAValue]()
+        for elements, rows in self._tap_offsets():
+            at = root.index_constant(elements)
+            found.append(plus(root, at, times(root, self.pitch, rows)) if rows else at)
+        return found
+
+    def _tap_offsets(self) -> list[tuple[int, int]]:
+        """The same, in elements, and in rows besides."""
         found: list[tuple[int, int]] = []
         for first in range(self.of.window[0]):
             for phase, down in self.rows.taps:
