@@ -31,16 +31,18 @@ TOLERANCES = {f32: 1e-4, f16: 1e-2, bf16: 5e-2}
 
 @dataclass(frozen=True)
 class Given:
-    """An argument: a tensor of normal numbers, or of integers below `below`."""
+    """An argument: a tensor of normal numbers, or of integers below `below`, which begins `behind` so many elements."""
 
     shape: tuple[int, ...]
     dtype: Any = f32
     below: int = 0
+    behind: int = 0
 
     def tensor(self, device: str, generator: Any = None) -> Any:
         if self.below:
             return torch.randint(self.below, self.shape, dtype=self.dtype, device=device, generator=generator)
-        return torch.randn(self.shape, dtype=self.dtype, device=device, generator=generator)
+        made = torch.randn((math.prod(self.shape) + self.behind,), dtype=self.dtype, device=device, generator=generator)
+        return made[self.behind :].view(self.shape)
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class Case:
     given: tuple[Given, ...]
 
 
-def _x(*shape: int, dtype: Any = f32) -> Given:
-    return Given(shape, dtype)
+def _x(*shape: int, dtype: Any = f32, behind: int = 0) -> Given:
+    return Given(shape, dtype, behind=behind)
 
 
 def _at(below: int, *shape: int) -> Given:
@@ -104,6 +106,10 @@ def cases_of_ops() -> list[Case]:
         Case("softmax_middle", lambda x: x.softmax(1), (_x(61, 1021, 517),)),
         Case("log_softmax", lambda x: x.log_softmax(-1), (_x(8191, 4099),)),
         Case("softmax_bf16", lambda x: x.softmax(-1), (_x(30011, 1021, dtype=bf16),)),
+        Case("gelu_unaligned", lambda x, b: F.gelu(x + b), (_x(8191, 4096, behind=1), _x(4096, behind=3))),
+        Case("softmax_unaligned", lambda x: x.softmax(-1), (_x(8191, 4096, behind=1),)),
+        Case("rms_norm_unaligned", lambda x, s: F.rms_norm(x, (4096,), s, 1e-5),
+             (_x(16381, 4096, dtype=bf16, behind=5), _x(4096, dtype=bf16))),
         Case("embedding", lambda w, at: F.embedding(at, w), (_x(50257, 768), _at(50257, 32, 1021))),
         Case("embedding_norm", lambda w, at, s, b: layer(F.embedding(at, w), (768,), s, b),
              (_x(50257, 768), _at(50257, 32, 1021), _x(768), _x(768))),
@@ -206,7 +212,10 @@ def measure(bench: Any, case: Case) -> dict[str, Any]:
     generator = torch.Generator("cuda").manual_seed(0)
     arrays = [each.tensor("cuda", generator) for each in case.given]
     moved = sum(array.nbytes for array in arrays)
-    sets = [arrays, *([array.clone() for array in arrays] for _ in range(2 if moved < 1 << 29 else 0))]
+    sets = [
+        arrays,
+        *([each.tensor("cuda", generator) for each in case.given] for _ in range(2 if moved < 1 << 29 else 0)),
+    ]
     expected = _without_none(case.body(*arrays))
     moved += sum(each.nbytes for each in expected)
     worst, row["right"] = error(_listed(compiled(*arrays)), expected)

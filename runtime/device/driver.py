@@ -92,6 +92,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGraphExecDestroy": (_P,),
     "cuPointerGetAttribute": (ctypes.POINTER(_I), _I, _P),
 }
+_OLDEST = "12.0"
+"""Of whose drivers all these functions are."""
 _DEVICE_ORDINAL = 9
 """The CUpointer_attribute that is the number of the device on which memory is."""
 
@@ -103,16 +105,25 @@ class DriverLibrary:
     """Of devices."""
 
     def __init__(self) -> None:
-        """Takes the library that PyCUDA has loaded. Raises OSError."""
+        """Takes the library that PyCUDA has loaded. Raises OSError, and CudaUnavailable for one that is too old."""
         self._library = ctypes.CDLL("libcuda.so.1")
         for name, arguments in _SIGNATURES.items():
-            function = getattr(self._library, name)
+            function = getattr(self._library, name, None)
+            if function is None:
+                raise CudaUnavailable(
+                    f"the driver{self._version()} lacks {name}: update it to one for CUDA {_OLDEST} or newer"
+                )
             function.argtypes, function.restype = arguments, _I
             setattr(self, name, function)
         # Without declared arguments, which are objects of the driver's types already: a third of the time of a call.
         self.launch, self.current_context = self._library["cuLaunchKernel"], self._library["cuCtxGetCurrent"]
         self._describe = self._library.cuGetErrorString
         self._describe.argtypes = (_I, ctypes.POINTER(ctypes.c_char_p))
+
+    def _version(self) -> str:
+        found = ctypes.c_int()
+        known = self._library.cuDriverGetVersion(ctypes.byref(found)) == 0
+        return f" (for CUDA {found.value // 1000}.{found.value % 1000 // 10})" if known else ""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the driver library has no function '{name}' here")

@@ -12,12 +12,14 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from cuda_running import SCALED, chain, chain_value, compiled, counters, normal, on_device, raises
 
 import fuse_opt
 from fuse_opt.runtime.device import compiler as cuda_compiler
+from fuse_opt.runtime.device import driver as cuda_driver
 from fuse_opt.runtime.device.driver import CudaUnavailable
 from fuse_opt.runtime.device.installation import find_cuda_library
 from fuse_opt.tools.commands.fuse_run_main import main as fuse_run
@@ -163,6 +165,15 @@ def messages() -> str:
     return f"{len(MESSAGES)} cases"
 
 
+def old_driver() -> str:
+    """One that lacks a function is named, with its version and what is asked for."""
+    before = dict(cuda_driver._SIGNATURES)  # pyright: ignore[reportPrivateUsage]
+    with mock.patch.object(cuda_driver, "_SIGNATURES", {**before, "cuOfTomorrow": ()}):
+        wanted = r"the driver \(for CUDA [0-9]+\.[0-9]\) lacks cuOfTomorrow: update it to one for CUDA 12\.0"
+        raises(CudaUnavailable, wanted, cuda_driver.DriverLibrary)
+    return "1 message"
+
+
 def refused_kernels() -> str:
     """A kernel that the compiler refuses comes apart, one of a single op runs on the host; both with one warning."""
     for rows, pattern, said, host_calls in (
@@ -219,6 +230,7 @@ FAULTS: tuple[Callable[[], str], ...] = (
     idle_memory,
     forked_process,
     refused_captures,
+    old_driver,
     refused_kernels,
     older_compiler,
     failing_kernel,

@@ -53,6 +53,7 @@ def test_faults_of_the_stand_in_driver(record_property: Any) -> None:
         "idle_memory",
         "forked_process",
         "refused_captures",
+        "old_driver",
         "refused_kernels",
         "older_compiler",
         "failing_kernel",
