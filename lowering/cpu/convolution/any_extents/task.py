@@ -18,6 +18,7 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.convolution.any_extents.tiling import any_extents_tiling
 from fuse_opt.lowering.cpu.convolution.any_extents.window_copy import Origin, WindowCopy
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import Tile
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Sweep, Taps, tap_table
@@ -64,7 +65,6 @@ class AnyExtents:
         sums.name_hint = "sums"
         self.sums = Sums(sums, tiling.filters, tiling.columns)
         self.copy = WindowCopy(self.of, tiling, self.element, root)
-        self.tiles = RowTiles(self.element, tiling.tile.vectors, tiling.tile.height, tiling.tile.taller)
 
     @cached_property
     def taps(self) -> Taps:
@@ -113,23 +113,40 @@ class AnyExtents:
 
     def _sum_up(self, scope: Scope, block: Block, channels: tuple[SSAValue, SSAValue], sweeps: Sequence[Sweep]) -> None:
         """Adds what so many channels from one on give at all positions; of the first one nothing was there before."""
-        constant, step, (channel, count) = self.root.index_constant, self.sums.step, channels
+        constant, narrow = self.root.index_constant, self.tiling.narrow
         before = scope.add(arith.SubiOp(block.rows, constant(1)))
         length = plus(scope, scope.add(arith.MuliOp(before, self.copy.pitch)), block.columns)
-        tiles = constant(0), constant(self.tiling.tile.tiles)
+        split = length if narrow is None else self._split(scope, length)
+        self._panels(scope, (constant(0), split), self.tiling.tile, channels, sweeps)
+        if narrow is not None:
+            self._panels(scope, (split, length), narrow, channels, sweeps)
 
-        def tile(inner: Scope, number: SSAValue, position: SSAValue, sweep: Sweep) -> None:
-            row = self.tiles.first_row(inner, number)
+    def _split(self, scope: Scope, length: SSAValue) -> SSAValue:
+        """Where narrow panels begin: behind as many whole ones as there are, or at the end, where too many would be left."""
+        constant, tiling = self.root.index_constant, self.tiling
+        rest = scope.add(arith.RemSIOp(length, constant(tiling.tile.width)))
+        are_few = scope.add(arith.CmpiOp(rest, constant(tiling.most_narrow), "sle"))
+        return scope.add(arith.SelectOp(are_few, scope.add(arith.SubiOp(length, rest)), length))
+
+    def _panels(
+        self, scope: Scope, positions: Bounds, tile: Tile, channels: tuple[SSAValue, SSAValue], sweeps: Sequence[Sweep]
+    ) -> None:
+        constant, step, (channel, count) = self.root.index_constant, self.sums.step, channels
+        tiles = RowTiles(self.element, tile.vectors, tile.height, tile.taller)
+
+        def multiply(inner: Scope, number: SSAValue, position: SSAValue, sweep: Sweep) -> None:
+            row = tiles.first_row(inner, number)
             left = sweep.weight.moved(inner, row, constant(0))
             right = Matrix(self.copy.memory, position, self.copy.channel_step)
             sums = Matrix(sweep.sums, plus(inner, position, times(inner, row, step)), step)
-            self.tiles.multiply(inner, number, count, left, right, sums, channel, sweep.taps)
+            tiles.multiply(inner, number, count, left, right, sums, channel, sweep.taps)
 
         def panel(outer: Scope, at: SSAValue) -> None:
+            numbers = constant(0), constant(tile.tiles)
             for sweep in sweeps:
-                count_loop(outer, "tile", tiles, lambda inner, number, s=sweep: tile(inner, number, at, s))
+                count_loop(outer, "tile", numbers, lambda inner, number, s=sweep: multiply(inner, number, at, s))
 
-        count_loop(scope, "position", (constant(0), length), panel, self.tiling.tile.width)
+        count_loop(scope, "position", positions, panel, tile.width)
 
     def store(self, task: Scope, first_filter: SSAValue, block: Block) -> None:
         """Row by row of positions, as those between rows have no result."""

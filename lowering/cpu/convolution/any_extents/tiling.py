@@ -25,6 +25,8 @@ NEAR_BYTES = 24 << 10
 """Of a copy and sums that leave room in a first cache: what is copied twice, at the ends of blocks, is less of large ones."""
 COPY_BYTES = 128 << 10
 """Of the channels that are copied at a time, at most, if they are several."""
+NARROW = 2
+"""Vectors of a last panel."""
 LINE = 16
 """Elements: planes of a copy begin at multiples."""
 
@@ -37,6 +39,9 @@ class AnyExtentsTiling:
     """
 
     tile: Tile
+    narrow: Tile | None
+    """Of the last positions of a block, if they are `most_narrow` at most, as several of its panels are less work."""
+    most_narrow: int
     filters: int
     """Of a task, which divide those of a group."""
     channels: int
@@ -83,11 +88,22 @@ def _cut(of: WindowContraction, vectors: int, positions: int, itemsize: int) -> 
     columns = -(-whole // (vectors * lanes)) * vectors * lanes
     filters = of.filters // _shares(of, rows * parts, columns * itemsize)
     tile = Tile.of(filters, vectors, lanes)
+    narrow, panels = _narrow(filters, tile, lanes)
     plane = -(-(whole + down.behind * longest) // LINE) * LINE
     met = prod(of.window[:2]) * tile.width * itemsize
     some = max(min(DEPTH // of.taps, FIRST_CACHE // met, COPY_BYTES // (planes_of(of) * plane * itemsize)), 1)
     channels = -(-of.channels // -(-of.channels // some))
-    return AnyExtentsTiling(tile, filters, channels, rows, parts, columns, plane)
+    most_narrow = panels * narrow.width if narrow else 0
+    return AnyExtentsTiling(tile, narrow, most_narrow, filters, channels, rows, parts, columns, plane)
+
+
+def _narrow(filters: int, tile: Tile, lanes: int) -> tuple[Tile | None, int]:
+    """Tiles of a narrower panel, and how many of them are less work than a whole one."""
+    narrow = Tile.of(filters, NARROW, lanes)
+    panels = (tile.vectors - 1) // NARROW
+    while panels and panels * narrow.work(filters, 1, 0) >= tile.work(filters, 1, 0):
+        panels -= 1
+    return (narrow, panels) if panels else (None, 0)
 
 
 def _shares(of: WindowContraction, blocks: Extent, filter_bytes: int) -> int:

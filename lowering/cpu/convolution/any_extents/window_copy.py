@@ -47,12 +47,15 @@ class WindowCopy:
         self._fill(root, constant(whole), (constant(0), constant(slack)))
 
     def _pitch(self) -> SSAValue:
-        """The longest part of a row, and what windows read behind it."""
-        root, parts, constant = self.root, self.tiling.parts, self.root.index_constant
-        longest = constant(self.of.positions[2])
-        if parts != 1:
-            longest = root.add(arith.DivSIOp(plus(root, longest, constant(parts - 1)), constant(parts)))
-        return plus(root, longest, constant(self.columns.behind)) if self.columns.behind else longest
+        """The longest part of a row, and what windows read behind it; of whole rows, no more than has the zeros between them."""
+        root, constant, parts, row = self.root, self.root.index_constant, self.tiling.parts, self.of.positions[2]
+        whole = constant(self.columns.pitch(row))
+        if parts == 1:
+            return whole
+        longest = root.add(arith.DivSIOp(plus(root, constant(row), constant(parts - 1)), constant(parts)))
+        part = plus(root, longest, constant(self.columns.behind)) if self.columns.behind else longest
+        is_whole = root.add(arith.CmpiOp(constant(parts), constant(1), "eq"))
+        return root.add(arith.SelectOp(is_whole, whole, part))
 
     def tap_places(self) -> list[SSAValue]:
         """Where each tap reads, next to where the first position of a channel does."""

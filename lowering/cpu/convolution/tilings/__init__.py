@@ -1,4 +1,4 @@
 """How convolutions and gradients are cut into blocks, panels and tiles.
 
-May import dialects/interfaces, dialects/analysis/contractions, lowering/cpu/matmul.
+May import dialects/types, dialects/interfaces, dialects/analysis/contractions, lowering/cpu/matmul.
 """

@@ -8,8 +8,11 @@ a stride each phase has rows of its own, of every stride-th element, so that nei
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from typing import cast
 
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.dialects.types.extents import largest, smallest
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +41,14 @@ class Reach:
 
     def inside(self, phase: int, count: int) -> tuple[int, int]:
         """Which of so many elements of a phase are of the input, and no zeros: the first, and the one after the last."""
-        first = -(-(self.begin - phase) // self.stride)
-        last = -(-(self.extent + self.begin - phase) // self.stride)
-        return min(max(first, 0), count), min(max(last, 0), count)
+        first = max(-(-(self.begin - phase) // self.stride), 0)
+        last = largest(-(-(self.extent + self.begin - phase) // self.stride), 0)
+        return cast(int, smallest(first, count)), cast(int, smallest(last, count))
 
     def pitch(self, positions: int) -> int:
         """The least distance of rows, so that what a window reads behind a row is 0, and so is what lies there."""
         length = positions + self.behind
         ranges = [self.inside(phase, length) for phase in self.phases]
-        zeros_before, zeros_from = min(first for first, _ in ranges), max(last for _, last in ranges)
-        return max(positions, zeros_from, length - zeros_before)
+        zeros_before = reduce(smallest, (first for first, _ in ranges))
+        zeros_from = reduce(largest, (last for _, last in ranges))
+        return cast(int, largest(largest(positions, zeros_from), length - zeros_before))
