@@ -306,6 +306,11 @@ API CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, C
   *static_cast<int *>(value) = device_of(address);
   return CUDA_SUCCESS;
 }
+API CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *size, CUdeviceptr address) {
+  auto found = allocations.upper_bound(address);
+  if (found == allocations.begin() || address - (--found)->first >= found->second) return CUDA_ERROR_NOT_FOUND;
+  return *start = found->first, *size = found->second, CUDA_SUCCESS;
+}
 API CUresult cuMemFree_v2(CUdeviceptr address) {
   COUNTED;
   drain_all();
