@@ -25,7 +25,7 @@ from fuse_opt.runtime.backends.gpu_calls import Planned
 from fuse_opt.runtime.backends.gpu_orders import ORDERS, searchsorted, sort_bytes
 from fuse_opt.runtime.backends.gpu_patterns import PATTERNS, pattern_bytes
 from fuse_opt.runtime.backends.gpu_positions import READS, WRITES, checking, reading, sorted_count, writing
-from fuse_opt.runtime.backends.gpu_sparse import COSTS, HELPERS, SPARSE
+from fuse_opt.runtime.backends.gpu_sparse import COSTS, HELPERS, SPARSE, csr_matmul_bytes
 from fuse_opt.runtime.backends.gpu_totals import TOTALS, total_bytes
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, with_room
 from fuse_opt.runtime.device.compiler import compile_kernels, find_cuda_compiler, supported_arch
@@ -214,10 +214,12 @@ def _workspace(name: str, site: Site) -> int:
         return with_room(total_bytes(_as_call(name, site)))
     if name in PATTERNS:
         return with_room(pattern_bytes(_as_call(name, site)))
+    if name == "csr_matmul":
+        return with_room(csr_matmul_bytes(_as_call(name, site)))
     return with_room(sort_bytes(site.operands[0].size)) if name in ORDERS else 0
 
 
-_WORKING = {*WRITES, *ORDERS, *TOTALS, *PATTERNS}
+_WORKING = {*WRITES, *ORDERS, *TOTALS, *PATTERNS, "csr_matmul"}
 """What may need a workspace."""
 
 for _name in _PLANS:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from cuda_library_scenarios import implementations
 from cuda_running import Array, changes, compiled, listed, on_device
+from cuda_sparse_scenarios import csr_product_text
 from graph_op_table import Case, arguments_of, check_all, program_text, rows
 from ir_testing import graph_ops, parse
 
@@ -132,6 +133,7 @@ def _one(op: str, attributes: str, result: str, *inputs: Array, fraction: float 
     """The same of a program of one op."""
     names = {
         np.dtype(np.float32): "f32",
+        np.dtype(np.float16): "f16",
         np.dtype(np.int64): "i64",
         np.dtype(np.int32): "i32",
         np.dtype(np.int16): "i16",
@@ -156,9 +158,12 @@ def parts_of_lines() -> str:
         _one("graph.cumulative_sum", attributes, "9311xf32", line, fraction=1e-5)
         columns = random.standard_normal((2, 211, 37)).astype(np.float32)
         _one("graph.cumulative_sum", attributes.replace("0", "1"), "2x211x37xf32", columns, fraction=1e-5)
+    for shape in ((270_003,), (3, 12_300)):
+        some = (random.integers(-9, 9, shape) / 4).astype(np.float32)
+        _one("graph.cumulative_sum", f"axis = {len(shape) - 1} : i64", f"{'x'.join(map(str, shape))}xf32", some)
     whole = random.integers(-9, 9, (2, 7001)).astype(np.int32)
     _one("graph.cumulative_sum", "axis = 1 : i64", "2x7001xi32", whole)
-    return "7 programs"
+    return "9 programs"
 
 
 def lines_apart() -> str:
@@ -170,6 +175,17 @@ def lines_apart() -> str:
         _one(op, "axis = 1 : i64", "67x19xf32", x, at, updates)
     grad, ids = random.standard_normal((300, 133)).astype(np.float32), random.integers(0, 11, 300)
     _one("graph.embedding_backward", "rows = 11 : i64", "11x133xf32", grad, ids)
+    for width, kind, name in ((516, np.float32, "f32"), (1028, np.float16, "f16")):
+        ids = random.integers(-2, 9, 230) * random.integers(0, 2, 230)  # most of one row, and rows without any
+        whole = random.integers(-9, 9, (230, width)).astype(kind)
+        given = "rows = 13 : i64, padding_index = 5 : i64"
+        _one("graph.embedding_backward", given, f"13x{width}x{name}", whole, ids)
+    for width, kind in ((67, np.float32), (517, np.float32), (1030, np.float16), (129, np.int64)):
+        table, name = random.integers(-9, 9, (11, width)).astype(kind), {8: "i64", 4: "f32", 2: "f16"}[kind().itemsize]
+        _one("graph.take", "axis = 0 : i64", f"3x5x{width}x{name}", table, random.integers(-11, 11, (3, 5)))
+        deep = random.integers(-9, 9, (3, 11, width)).astype(kind)
+        few = random.integers(-11, 11, 6).astype(np.int32)
+        _one("graph.take", "axis = 1 : i64", f"3x6x{width}x{name}", deep, few)
     for width, kind in ((8, np.int64), (9, np.int32)):
         rows, columns = random.integers(-5, 5, (7, 1)).astype(kind), random.integers(-6, 6, width).astype(kind)
         table = random.standard_normal((3, 5, 6)).astype(np.float32)
@@ -179,7 +195,29 @@ def lines_apart() -> str:
             lines = random.integers(-40, 40, (3, extent)).astype(kind)
             _one("graph.sort", "axis = 1 : i64", f"3x{extent}x{name}", lines)
             _one("graph.argsort", "axis = 1 : i64, descending = true", f"3x{extent}xi64", lines)
-    return "17 programs"
+    return "27 programs"
+
+
+def long_rows() -> str:
+    """Products of csr matrices some of whose rows are divided: that begin and end where parts do, and inside of one."""
+    random = np.random.default_rng(7)
+    programs = 0
+    for counts in ([3, 700, 0, 129, 2, 128, 1, 300], [128, 256, 384], [1000], [0, 5, 0, 600, 0]):
+        for width, kind, dtype in (
+            (8, "f4", "f32"),
+            (5, "f4", "f32"),
+            (3, "f8", "f64"),
+            (12, "f2", "f16"),
+            (2, "i4", "i32"),
+        ):
+            entries = sum(counts)
+            indptr = np.cumsum([0, *counts], dtype=np.int32)
+            indices = random.integers(0, 50, entries + 40).astype(np.int32)
+            values, x = (random.integers(-4, 5, shape).astype(kind) for shape in (entries + 40, (50, width)))
+            text = csr_product_text(len(counts), 50, entries + 40, width, dtype)
+            _same(text, indptr, indices, values, x)
+            programs += 1
+    return f"{programs} programs"
 
 
 def too_little_room() -> str:
@@ -251,6 +289,7 @@ SCENARIOS = {
         parts_of_lines,
         lines_apart,
         meeting_updates,
+        long_rows,
         too_little_room,
         indices_out_of_range,
     )

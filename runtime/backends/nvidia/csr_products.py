@@ -18,7 +18,7 @@ def moved_bytes(site: Site) -> int:
     return site.nbytes + indices.size * max(x.shape[1] * x.itemsize, _SECTOR)
 
 
-def row_seconds(site: Site, at_a_time: int) -> float:
-    """What a row of usual length takes alone: reads of x wait for those of columns, for so many entries at a time."""
+def row_seconds(site: Site, at_a_time: int, most: int) -> float:
+    """What a row of usual length, `most` entries of it, takes alone: reads of x wait for those of columns, so many at a time."""
     indptr, indices, *_ = site.operands
-    return ceil(indices.size / max(indptr.size - 1, 1) / at_a_time) * 2 * _LATENCY
+    return ceil(min(indices.size / max(indptr.size - 1, 1), most) / at_a_time) * 2 * _LATENCY

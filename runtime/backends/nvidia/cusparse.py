@@ -1,11 +1,11 @@
 """Products of csr matrices and dense ones on a device, by cuSPARSE through ctypes: the backend `cusparse`.
 
 The library takes a pattern whose entries end where its arrays do. Ours have a capacity, and how many entries there are is known
-on the device alone. So what is behind the last entry is given to the last row, and that row is computed by a kernel of our own
-behind the call: nothing waits for the device, and a call is part of a graph. The same kernels look at the pattern first, as the
-library reads where it says.
+on the device alone. So what is behind the last entry is given to the last row, as zeros: nothing waits for the device, and a call
+is part of a graph. The same kernels look at the pattern first, as the library reads where it says.
 
-No device has run it yet, so it is there where it is named (`--backend=cusparse`).
+On an H100 rows became NaN that read nothing infinite, where another row did. So it is for those who take all numbers to be finite
+(`numerics=finite`), and where its backend is named (`--backend=cusparse`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.lowering.program import BufferRef, LibraryCall
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
-from fuse_opt.runtime.backends.nvidia.csr_products import moved_bytes, row_seconds
+from fuse_opt.runtime.backends.nvidia.csr_products import moved_bytes
 from fuse_opt.runtime.backends.nvidia.device_calls import (
     WORKSPACE_ALIGNMENT,
     Address,
@@ -43,10 +43,8 @@ _NOWHERE = WORKSPACE_ALIGNMENT
 _LIBRARYS_OWN = 1 << 20
 """Bytes planned for the library's buffer, whose size its documentation does not tell."""
 _MOST_EXTENT = 1 << 31
-_LAUNCHES = 6
-"""Three kernels before, some two of the library's, one behind."""
-_WARPS = 8
-"""That share the row of the kernel behind the call."""
+_LAUNCHES = 5
+"""Three kernels before, and some two of the library's."""
 
 _P, _I, _S, _L = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_int64
 _PRODUCT = (_P, _I, _I, _P, _P, _P, _P, _P, _I, _I, _P)
@@ -74,6 +72,7 @@ class _Pattern:
 
     ends: BufferRef
     columns: BufferRef
+    entries: BufferRef
     broken: BufferRef
     buffer: BufferRef
 
@@ -87,8 +86,8 @@ class _Bound:
     """One and zero."""
     memory: Any
     """The library's buffer where it asked for more than was planned."""
-    around: tuple[Enqueue, Enqueue]
-    """What runs before and behind the call."""
+    before: Enqueue
+    """What runs before the call."""
 
 
 class Cusparse(Handles):
@@ -120,23 +119,23 @@ class Cusparse(Handles):
         wanted = ctypes.c_size_t()
         self._call("cusparseSpMM_bufferSize", *self._arguments(matrices, scalars, kind), ctypes.addressof(wanted))
         memory = self._buffer(wanted.value, pattern.buffer, "cuSPARSE's buffer")
-        before = _step("csr_padded", call, (indptr, indices), (pattern.ends, pattern.columns, pattern.broken))
-        behind = _step("csr_last_row", call, (indptr, pattern.columns, values, x), (out,))
-        around = self._kernels.bound(before, address), self._kernels.bound(behind, address)
-        return partial(self._enqueue, _Bound(matrices, scalars, memory, around), pattern, call, address)
+        padded = (pattern.ends, pattern.columns, pattern.entries, pattern.broken)
+        step = LibraryCall(
+            "gpu.csr_padded", call.operation, (indptr, indices, values), padded, {"columns": x.shape[0]}, call.run
+        )
+        before = self._kernels.bound(step, address)
+        return partial(self._enqueue, _Bound(matrices, scalars, memory, before), pattern, call, address)
 
     def _enqueue(self, bound: _Bound, pattern: _Pattern, call: LibraryCall, address: Address, stream: Any) -> None:
-        _, _, values, x = call.inputs
-        before, behind = bound.around
-        before(stream)
+        x = call.inputs[3]
+        bound.before(stream)
         sparse, dense, result = bound.matrices
         self._call("cusparseSetStream", self._handle, stream.handle)
-        self._call("cusparseCsrSetPointers", sparse, *map(address, (pattern.ends, pattern.columns, values)))
+        self._call("cusparseCsrSetPointers", sparse, *map(address, (pattern.ends, pattern.columns, pattern.entries)))
         self._call("cusparseDnMatSetValues", dense, address(x))
         self._call("cusparseDnMatSetValues", result, address(call.outputs[0]))
         buffer = address(pattern.buffer) if bound.memory is None else int(bound.memory)
-        self._call("cusparseSpMM", *self._arguments(bound.matrices, bound.scalars, NUMBERS[values.dtype]), buffer)
-        behind(stream)
+        self._call("cusparseSpMM", *self._arguments(bound.matrices, bound.scalars, NUMBERS[x.dtype]), buffer)
 
     def _arguments(self, matrices: tuple[int, int, int], scalars: Any, kind: int) -> tuple[int, ...]:
         one = ctypes.addressof(scalars)
@@ -155,25 +154,19 @@ class Cusparse(Handles):
         return self._made(create, destroy, rows, columns, columns, _NOWHERE, kind, _ROW_MAJOR)
 
 
-def _step(name: str, call: LibraryCall, inputs: tuple[BufferRef, ...], outputs: tuple[BufferRef, ...]) -> LibraryCall:
-    """A call of kernels of our own for a part of another call."""
-    columns = call.inputs[3].shape[0]
-    return LibraryCall(f"gpu.{name}", call.operation, inputs, outputs, {"columns": columns}, call.run)
-
-
 def _pattern(call: LibraryCall) -> _Pattern:
     """Where the parts of the workspace are, each at a multiple of WORKSPACE_ALIGNMENT."""
     slot = call.workspace
     assert slot is not None, call
     rows, capacity = call.inputs[0].shape[0], call.inputs[1].shape[0]
     found, at = list[BufferRef](), slot.offset
-    for count in (rows, capacity, 1):
+    for count, dtype in ((rows, "i32"), (capacity, "i32"), (capacity, call.inputs[2].dtype), (1, "i32")):
         at += -at % WORKSPACE_ALIGNMENT
-        found.append(BufferRef(slot.buffer, at, (count,), "i32"))
-        at += 4 * count
+        found.append(BufferRef(slot.buffer, at, (count,), dtype))
+        at += found[-1].nbytes
     at += -at % WORKSPACE_ALIGNMENT
-    ends, columns, broken = found
-    return _Pattern(ends, columns, broken, BufferRef(slot.buffer, at, (slot.offset + slot.nbytes - at,), "i8"))
+    ends, columns, entries, broken = found
+    return _Pattern(ends, columns, entries, broken, BufferRef(slot.buffer, at, (slot.offset + slot.nbytes - at,), "i8"))
 
 
 def _accepts(site: Site) -> str | None:
@@ -192,19 +185,18 @@ def _accepts(site: Site) -> str | None:
 
 def _cost(site: Site) -> Cost:
     """
-    It divides entries among threads, however rows share them; but there are kernels around it, which copy the pattern, and the
-    last row is computed twice.
+    It divides entries among threads, however rows share them; but there are kernels before it, which copy pattern and values.
     """
     assert site.device is not None
-    copied = 2 * 4 * site.operands[1].size
-    call = _LAUNCHES * site.device.launch + row_seconds(site, _WARPS)
-    return Cost(nbytes=moved_bytes(site) + copied, call=call)
+    indices, values = site.operands[1:3]
+    copied = 2 * indices.size * (4 + values.itemsize)
+    return Cost(nbytes=moved_bytes(site) + copied, call=_LAUNCHES * site.device.launch)
 
 
 def _workspace(site: Site) -> int:
     """A pattern of its own, and what the library works in."""
-    indptr, indices, *_ = site.operands
-    parts = (4 * indptr.size, 4 * indices.size, 4)
+    indptr, indices, values, _ = site.operands
+    parts = (4 * indptr.size, 4 * indices.size, values.itemsize * values.size, 4)
     return with_room(sum(-(-part // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT for part in parts) + _LIBRARYS_OWN)
 
 
@@ -217,6 +209,7 @@ def _register() -> None:
         _cost,
         workspace=_workspace,
         optional=True,
+        numerics="finite",
         platform="cuda",
     )
 

@@ -29,6 +29,7 @@ from fuse_opt.runtime.cuda import steps
 from fuse_opt.runtime.device.graphs import RunCounts
 from fuse_opt.tools.compiler.api import compile as compile_program
 from fuse_opt.tools.compiler.api import optimize
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 BIAS = Link("graph.add", operand=2, extents=(1, 8))
 RELU, GELU = Link("graph.relu"), Link("graph.gelu", (("approximate", "tanh"),))
@@ -134,8 +135,13 @@ def test_what_a_device_runs_is_chosen_again(device: str, some: slice) -> None:
 )
 def test_csr_products_are_chosen_by_cost(extents: tuple[int, int, int, int], dtype: str, named: str) -> None:
     text = csr_product_text(*extents, dtype)
-    for words, expected in (("cusparse", named), ("-cublas", "gpu.csr_matmul")):
-        module = optimize(parse(text), f"gpu-attach-device{{device=h200}},attach-backends{{backends={words}}},default")
+    finite = ",".join(DEFAULT_PIPELINE).replace("select-implementation", "select-implementation{numerics=finite}")
+    for words, passes, expected in (
+        ("cusparse", finite, named),
+        ("-cublas", finite, "gpu.csr_matmul"),
+        ("cusparse", "default", "gpu.csr_matmul"),
+    ):
+        module = optimize(parse(text), f"gpu-attach-device{{device=h200}},attach-backends{{backends={words}}},{passes}")
         assert [k.implementation and k.implementation.data for k in kernels(module) if opaque_op(k)] == [expected]
     site = Site.of(next(op for op in parse(text).walk() if op.name == "graph.csr_matmul"), find_device("h200"))  # pyright: ignore[reportArgumentType]
     offer = find_offer("graph.csr_matmul", "cusparse.csr_matmul")

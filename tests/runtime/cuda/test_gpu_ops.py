@@ -111,7 +111,7 @@ def test_it_is_chosen_for_cuda_alone() -> None:
 
 def test_every_kernel_is_in_one_part() -> None:
     names = [name for part in PARTS for name in kernel_names(part)]
-    assert len(names) == len(set(names)) == 57
+    assert len(names) == len(set(names)) == 59
     assert all(gpu_source(part).count("__global__") == len(kernel_names(part)) for part in PARTS)
 
 

@@ -1,4 +1,5 @@
 // A stand-in for the functions of cuSPARSE that programs call: every argument is checked, and a pattern's rows and columns when it runs.
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -51,11 +52,19 @@ void wrong(const char *what) {
   fprintf(stderr, "cuSPARSE's stand-in: %s\n", what);
   abort();
 }
+// On a device what is infinite or NaN, behind the last entry, too, makes NaN of rows that have nothing of it: here of all rows.
+bool is_finite(const Product &p) {
+  for (const Object *each : {&p.a, &p.x})
+    for (int64_t at = 0; at < each->count; ++at)
+      if (!std::isfinite(load(each->parts[each->kind == 2 ? 2 : 0], each->type, at))) return false;
+  return true;
+}
 void run(void *data) {
   const Product &p = *static_cast<Product *>(data);  // kept: a graph may run it again
   const int *ends = reinterpret_cast<const int *>(p.a.parts[0]), *columns = reinterpret_cast<const int *>(p.a.parts[1]);
   if (ends[0] != 0 || ends[p.a.rows] != p.a.count) wrong("rows do not end where entries do");
   memset(p.buffer, 0x5a, buffer_bytes);
+  bool finite = is_finite(p);
   for (int64_t row = 0; row < p.a.rows; ++row) {
     if (ends[row] > ends[row + 1]) wrong("a row does not follow the row before");
     for (int64_t column = 0; column < p.x.columns; ++column) {
@@ -64,7 +73,7 @@ void run(void *data) {
         if (columns[at] < 0 || columns[at] >= p.a.columns) wrong("a column is out of range");
         sum += load(p.a.parts[2], p.a.type, at) * load(p.x.parts[0], p.x.type, columns[at] * p.x.columns + column);
       }
-      store(p.out.parts[0], p.out.type, row * p.out.columns + column, sum);
+      store(p.out.parts[0], p.out.type, row * p.out.columns + column, finite ? sum : NAN);
     }
   }
 }

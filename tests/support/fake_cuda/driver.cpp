@@ -5,6 +5,7 @@
 // waits, so that a missing synchronisation shows as 0xFF, and page-locked memory is read as late as hardware may read it.
 // Calls that this file does not define return CUDA_ERROR_NOT_SUPPORTED (build.py adds them).
 //
+// The order of blocks and threads: FAKE_CUDA_ORDER (0 upwards, 1 downwards, else a seed).
 // Faults on request, by environment: FAKE_CUDA_NO_DEVICE=1, FAKE_CUDA_MEMORY=bytes in all, FAKE_CUDA_FAULT=kernel's name,
 // FAKE_CUDA_REFUSE=begin|end|instantiate|update|create|set (graphs).
 #include <cuda.h>
@@ -96,6 +97,10 @@ int device_count() {
 int device_of(CUcontext context) { return int((reinterpret_cast<char *>(context) - primary_contexts[0]) / 64); }
 int current_device() { return contexts.empty() ? 0 : device_of(contexts.back()); }
 
+int order() {
+  const char *text = getenv("FAKE_CUDA_ORDER");
+  return text ? atoi(text) : 0;
+}
 size_t total() {
   const char *text = getenv("FAKE_CUDA_MEMORY");
   return text ? strtoull(text, nullptr, 10) : size_t(4) << 30;
