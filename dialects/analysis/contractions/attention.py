@@ -13,7 +13,12 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.causal_masks import alike_behind_mask, columns_seen
-from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess, SplitRows, operand_access
+from fuse_opt.dialects.analysis.contractions.operand_access import (
+    OperandAccess,
+    SplitRows,
+    operand_access,
+    without_panels,
+)
 from fuse_opt.dialects.analysis.contractions.result_places import result_places
 from fuse_opt.dialects.analysis.loop_body import (
     LoopBody,
@@ -179,7 +184,7 @@ class _Tracer:
                 "extents", "all rows meet the same matrices, as with weights: two products", self.first_op
             )
         queries, keys_in, values = (
-            operand_access(op.operands[number], strides, extents, self.members, apart)
+            without_panels(operand_access(op.operands[number], strides, extents, self.members, apart))
             for op, number, strides, extents in (
                 (self.first_op, 0, first.lhs, (*first.batch, rows, first.depth)),
                 (self.first_op, 1, first.rhs, (*first.batch, first.depth, keys)),
@@ -208,7 +213,7 @@ class _Tracer:
         """Refuses operands whose rows of so many elements do not have these, of the type that is multiplied, side by side."""
         element = dtype(self.first_op.results[0])
         for operand, count in operands:
-            is_beside = operand.panels is None and (operand.column == 1 or count == 1)
+            is_beside = operand.column == 1 or count == 1
             if not is_beside or dtype(operand.value) is not element:
                 message = "few queries meet keys or values that lie in another order, or of another type"
                 raise Unschedulable("extents", message, self.first_op)

@@ -16,7 +16,12 @@ from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.attention import are_few
 from fuse_opt.dialects.analysis.contractions.causal_masks import columns_seen, vanishes_behind_mask
-from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess, SplitRows, operand_access
+from fuse_opt.dialects.analysis.contractions.operand_access import (
+    OperandAccess,
+    SplitRows,
+    operand_access,
+    without_panels,
+)
 from fuse_opt.dialects.analysis.contractions.result_places import result_axes, result_places
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, member_ops, resolve, seen_through, trace
 from fuse_opt.dialects.fused import KernelOp
@@ -224,7 +229,7 @@ class _Tracer:
         return ScoreProduct(op.results[0], split, left, right)
 
     def _access(self, op: OpaqueOp, number: int, strides: Sequence[int], extents: Sequence[int]) -> OperandAccess:
-        return operand_access(op.operands[number], strides, extents, self.members, self.products)
+        return without_panels(operand_access(op.operands[number], strides, extents, self.members, self.products))
 
     def _weights(self, kept: Sequence[SSAValue]) -> LoopBody:
         """The pass from scores to what the last products read of it."""

@@ -56,6 +56,13 @@ class OperandAccess:
         return replace(self, row=self.column, column=self.row)
 
 
+def without_panels(access: OperandAccess) -> OperandAccess:
+    """An operand that is read by rows and columns alone. Raises Unschedulable for one whose columns are in panels."""
+    if access.panels is not None:
+        raise Unschedulable("strides", "the columns of an operand are in panels")
+    return access
+
+
 class SplitRows(Unschedulable):
     """Rows lie at two distances: so many at one, and then others that many further on."""
 

@@ -391,3 +391,22 @@ def test_what_was_chosen_for_a_cpu_is_one_kernel_on_cuda() -> None:
     text = fuse_opt.optimize(heads("func.return %y, %p : FF, PP", "FF, PP"))
     lowered = str(apply(text, ["convert-fused-to-gpu"]))
     assert lowered.count("graph.matmul") == 2 and "reference" not in lowered
+
+
+@needs_compiler
+@pytest.mark.parametrize("panels", ["queries", "keys", "values"])
+def test_rows_of_several_heads_side_by_side_are_made_before(panels: str) -> None:
+    """Found by a step of training: each row of what attention gave, as one of both heads, was read as if it were of one."""
+    names = {key: f"%{key}" for key in ("queries", "keys", "values")}
+    types = {key: f"tensor<{40 if panels == 'queries' != key else 12}x16xf32>" for key in names}
+    given = ", ".join(f"{names[key]}: {types[key]}" for key in names if key != panels)
+    operands = ", ".join({**names, panels: "%r"}.values())
+    text = f"""func.func @main(%x: tensor<2x2x6x8xf32>, {given}) -> {types["queries"]} {{
+  %p = graph.permute_dims %x {{axes = array<i64: 0, 2, 1, 3>}} : (tensor<2x2x6x8xf32>) -> tensor<2x6x2x8xf32>
+  %r = graph.reshape %p {{shape = array<i64: 12, 16>}} : (tensor<2x6x2x8xf32>) -> tensor<12x16xf32>
+  %y = graph.scaled_dot_product_attention {operands} : ({", ".join(types.values())}) -> {types["queries"]}
+  func.return %y : {types["queries"]}
+}}"""
+    arguments = random_arguments(parse(text), 4)
+    wanted = evaluate(parse(text), arguments)[0]
+    np.testing.assert_allclose(fuse_opt.compile(text)(*arguments), wanted, rtol=1e-4, atol=1e-5)
