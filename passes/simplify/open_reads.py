@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
@@ -44,26 +45,42 @@ class OpenReadsPass(RewritePass):
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions_of(op):
-            for inner in list(walk_open(function)):
-                if isinstance(inner, OpaqueOp) and not directives(inner) and inner.parent_op() is function:
-                    _open(self.name, inner)
+            calls = [inner for inner in walk_open(function) if isinstance(inner, OpaqueOp) and not directives(inner)]
+            _open_all(self.name, dict.fromkeys(inner for inner in calls if inner.parent_op() is function))
 
 
-def _open(name: str, op: OpaqueOp) -> None:
+def _open_all(name: str, calls: dict[OpaqueOp, None]) -> None:
+    """Opens calls until none is left to be: one that is open is what its neighbours may be opened for."""
+    waiting, why = deque(calls), dict[OpaqueOp, tuple[int, int]]()
+    while waiting:
+        op = waiting.popleft()
+        if op not in calls:
+            continue
+        near = [*_makers(op), *(use.operation for result in op.results for use in result.uses)]
+        why.pop(op, None)
+        if (stays := _open(name, op)) is None:
+            del calls[op]
+            waiting.extend(other for other in near if isinstance(other, OpaqueOp))
+        elif stays[1]:
+            why[op] = stays
+    for op, (cost, saved) in why.items():
+        message = f"stays a call: its positions are {cost} bytes to store and read, to save {saved}"
+        remark(name, op, "positions", message, numbers={"positions": cost, "saved": saved}, flip="fewer positions")
+
+
+def _open(name: str, op: OpaqueOp) -> tuple[int, int] | None:
+    """None where the op is opened; else the bytes that its positions would cost, and those that this would save."""
     if len(op.results) != 1 or not all(map(is_static, (*op.operands, *op.results))):
-        return
+        return 0, 0
     builder, saved = GraphBuilder(), 2 * max((_nbytes(value) for value in _unstored(op)), default=0)
     if not all(_nbytes(value) for value in (*op.operands, *op.results)) or (read := op.as_reads(builder)) is None:
-        return
+        return 0, 0
     checked = [inner for inner in builder.ops if isinstance(inner, OpaqueOp)]
     cost = 2 * sum(_nbytes(value) for inner in checked for value in inner.results)
     if saved < 2 * cost:
         for inner in reversed(builder.ops):
             inner.erase()
-        if saved:
-            message = f"stays a call: its positions are {cost} bytes to store and read, to save {saved}"
-            remark(name, op, "positions", message, numbers={"positions": cost, "saved": saved}, flip="fewer positions")
-        return
+        return cost, saved
     remark(name, op, "opened", f"is read where it is needed, which saves up to {saved} bytes", numbers={"saved": saved})
     assert op.parent is not None
     for inner in builder.ops:
@@ -72,6 +89,16 @@ def _open(name: str, op: OpaqueOp) -> None:
     read.name_hint = op.results[0].name_hint
     op.results[0].replace_all_uses_with(read)
     Rewriter.erase_op(op)
+    return None
+
+
+def _makers(op: OpaqueOp) -> Iterator[Operation]:
+    """What makes an op's operands, or what they are aliases of."""
+    for value in op.operands:
+        while isinstance(maker := value.owner, StructuredOp) and maker.is_alias():
+            value = maker.operands[0]
+        if isinstance(maker, Operation):
+            yield maker
 
 
 def _nbytes(value: SSAValue) -> int:

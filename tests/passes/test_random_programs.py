@@ -94,8 +94,8 @@ def broken_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def long_program(size: int = 40) -> str:
-    """Of 40 ops nine are subtractions."""
-    return text_of(dense_program(3, size=size))
+    """Of 40 ops five are subtractions."""
+    return text_of(dense_program(25, size=size))
 
 
 @pytest.mark.parametrize("name", ["swap-operands", "drop-subtraction"])

@@ -81,10 +81,10 @@ class Mismatch:
     passes: tuple[str, ...]
 
     def fails(self, text: str, passes: Sequence[str]) -> str | None:
-        """How a smaller program breaks the law; not at all where it has no values on the reference."""
+        """How a smaller program breaks the law; not at all where it has no values on the reference, or reads out of range."""
         try:
             return LAWS[self.law](text, passes, self.seed) or None
-        except EvaluationError:
+        except (EvaluationError, IndexError):
             return None
 
     def report(self) -> str:

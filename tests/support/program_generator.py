@@ -15,6 +15,7 @@ from typing import cast
 from graph_op_table import Array
 from narrow_floats import decode
 from op_samples import Sample, positions, random_sample, resized, row_order
+from position_programs import at_positions
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
@@ -283,6 +284,7 @@ class _Writer:
             + [self.binary] * 7
             + [self.where, self.astype, self.constants, self.view, self.view, self.view, self.reduction, self.reduction]
             + [self.composite, self.matmul, self.row_pattern, self.diamond]
+            + [self.at_positions] * 3
             + [self.sampled] * 8
         )
         self.rng.choice(steps)()
@@ -442,6 +444,9 @@ class _Writer:
         if left is not None and right is not None:
             self.add(MaximumOp, left, right)
 
+    def at_positions(self) -> None:
+        at_positions(self)
+
     def sampled(self) -> None:
         """The next row's op, as in a case of it: on the type of a value there is, of other extents if it can."""
         row = row_order()[self.next_row % len(row_order())]
@@ -538,7 +543,8 @@ class _DenseWriter(_Writer):
 
     def step(self) -> None:
         steps = [self.unary] * 5 + [self.binary] * 8 + [self.reduction] * 3 + [self.siblings] * 2
-        self.rng.choice([*steps, self.view, self.where, self.matmul, self.row_pattern, self.diamond])()
+        others = [self.view, self.where, self.matmul, self.row_pattern, self.diamond] + [self.at_positions] * 4
+        self.rng.choice([*steps, *others])()
 
     def siblings(self) -> None:
         """Ops that read one value, and no other op that joins them."""
@@ -576,6 +582,7 @@ class _NarrowWriter(_Writer):
             self.view,
             self.where,
             self.constants,
+            self.at_positions,
         ]
         self.rng.choice(steps)()
 

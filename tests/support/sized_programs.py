@@ -130,7 +130,7 @@ class _SizedWriter(_Writer):
 
     def step(self) -> None:
         steps = [self.unary] * 5 + [self.binary] * 7 + [self.view] * 5 + [self.reduction] * 2 + [self.row_pattern]
-        others = [self.where, self.astype, self.composite, self.matmul, self.diamond]
+        others = [self.where, self.astype, self.composite, self.matmul, self.diamond] + [self.at_positions] * 3
         self.rng.choice([*steps, *others])()
 
     def freezes(self, value: SSAValue) -> bool:

@@ -58,3 +58,19 @@ func.func @stays(%table: tensor<50x8xf32>, %ids: tensor<4xi64>, %all: tensor<50x
   %e = graph.relu %d : (tensor<4x8xf32>) -> tensor<4x8xf32>
   func.return %a, %c, %e : tensor<4x8xf32>, tensor<50x8xf32>, tensor<4x8xf32>
 }
+
+// -----
+
+// Rows of rows: once the second ones are read where they are needed, so are the first ones, in one run of the pass.
+// CHECK-LABEL: @rows_of_rows
+// CHECK:       graph.read_at %table
+// CHECK:       graph.read_at %a
+// CHECK-NOT:   graph.take %
+// CHECK:       func.return
+// FUSED-LABEL: @rows_of_rows
+func.func @rows_of_rows(%table: tensor<5x64xf64>, %i: tensor<3xi32>, %j: tensor<5xi64>) -> tensor<5x64xf64> {
+  %a = graph.take %table, %i : (tensor<5x64xf64>, tensor<3xi32>) -> tensor<3x64xf64>
+  %b = graph.take %a, %j : (tensor<3x64xf64>, tensor<5xi64>) -> tensor<5x64xf64>
+  %c = graph.multiply %b, %b : (tensor<5x64xf64>, tensor<5x64xf64>) -> tensor<5x64xf64>
+  func.return %c : tensor<5x64xf64>
+}

@@ -173,7 +173,7 @@ def test_fewer_decisions_are_less_fusion_or_a_clear_error() -> None:
                 continue
             applied += 1
             assert_same_bits(evaluate(module, arguments), values, f"(seed {seed})")
-    assert applied > 2 * len(SEEDS)
+    assert applied > len(SEEDS)
 
 
 def test_no_decisions_are_no_fusion() -> None:
