@@ -3,6 +3,7 @@
 // Faults that it shows: threads that wait at different barriers, for lanes that have gone or with masks that differ (an
 // error); reads of shared memory before any write (NaN); and, by running blocks and threads in another order, missing
 // barriers and races. Built with gcc's sanitizers: accesses out of bounds and misaligned, and what C leaves undefined.
+// Every text is compiled with it: headers of C++ that would take longer to read than the rest stay out.
 // What it cannot show: faults of memory order, what needs warps in lockstep, and that multiply-adds may be contracted.
 #pragma once
 #include <math.h>
@@ -13,10 +14,6 @@
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
-
-#include <numeric>
-#include <utility>
-#include <vector>
 
 #define __global__
 #define __device__
@@ -111,15 +108,26 @@ struct Order {
     uint64_t random = (uint64_t(order) + uint64_t(turn) * 977) * 0x9e3779b97f4a7c15u;
     start = int64_t(random >> 33) % n;
     step = 1 + int64_t((random ^ random >> 29) % uint64_t(n - 1));
-    while (std::gcd(step, n) != 1) step = step % n + 1;
+    while (divisor(step, n) != 1) step = step % n + 1;
   }
+  static int64_t divisor(int64_t a, int64_t b) { return b ? divisor(b, a % b) : a; }
   int64_t operator[](int64_t k) const { return int64_t((start + (__int128)k * step) % size); }
 };
 
 struct Copy { void *to; const void *from; bool inside; };
 
-static std::vector<Thread> threads;
-static std::vector<Copy> copies[1024];  // of each thread, that it has not waited for
+// What a thread has copied and not waited for.
+struct Copies {
+  Copy *first = nullptr;
+  int count = 0, room = 0;
+  void add(const Copy &copy) {
+    if (count == room) first = static_cast<Copy *>(realloc(first, (room = 2 * room + 4) * sizeof(Copy)));
+    first[count++] = copy;
+  }
+};
+
+static Thread threads[1024];
+static Copies copies[1024];
 static char *stacks;
 static size_t stacked;
 static Barrier warps[32 * 32];  // of each warp, by the lowest lane of the mask
@@ -192,7 +200,7 @@ static void run_block(int order) {
   for (int k = 0; k < (size + 31) / 32 * 32; ++k) warps[k] = Barrier();
   for (int k = 0; k < size; ++k) {
     threads[k].done = false;
-    copies[k].clear();
+    copies[k].count = 0;
     threads[k].index = index_of(k, blockDim);
     prepare(threads[k].context, stacks + k * kStack, entry);
   }
@@ -221,7 +229,6 @@ static const char *launch(void (*body)(void *), void *arguments, bool waits, int
   size = int(blockDim.x * blockDim.y * blockDim.z);
   if (size < 1 || size > 1024) return "the block has too few or too many threads";
   if (gridDim.y > 65535 || gridDim.z > 65535) return "the grid has too many blocks along y or z";
-  if (waits && int(threads.size()) < size) threads.resize(size);
   if (waits && stacked < size_t(size)) {
     free(stacks);
     stacks = static_cast<char *>(malloc(size * kStack));
@@ -292,8 +299,9 @@ static inline unsigned match(unsigned mask, uint64_t value, int line) {
   return same;
 }
 
+template <size_t...> struct Numbers {};
 template <class... A, size_t... I>
-const char *start(void (*function)(A...), char **buffers, bool waits, int order, std::index_sequence<I...>) {
+const char *start(void (*function)(A...), char **buffers, bool waits, int order, Numbers<I...>) {
   struct Call {
     void (*function)(A...);
     char **buffers;
@@ -306,7 +314,7 @@ const char *start(void (*function)(A...), char **buffers, bool waits, int order,
 }
 template <class... A>
 const char *arguments_of(void (*function)(A...), char **buffers, bool waits, int order) {
-  return start(function, buffers, waits, order, std::index_sequence_for<A...>{});
+  return start(function, buffers, waits, order, Numbers<__integer_pack(sizeof...(A))...>{});
 }
 }  // namespace shim
 
@@ -496,12 +504,13 @@ void load_matrices(int *to, const T *own, bool turned, int line) {
 static inline void copy_later(void *to, const void *from, bool inside, int line) {
   if (reinterpret_cast<uintptr_t>(to) % 16 || (inside && reinterpret_cast<uintptr_t>(from) % 16))
     fail("copies 16 bytes that are not aligned", line);
-  copies[current].push_back({to, from, inside});
+  copies[current].add({to, from, inside});
 }
 
 static inline void finish_copies() {
-  for (const Copy &copy : copies[current])
-    if (copy.inside) memcpy(copy.to, copy.from, 16); else memset(copy.to, 0, 16);
-  copies[current].clear();
+  Copies &own = copies[current];
+  for (const Copy *copy = own.first; copy < own.first + own.count; ++copy)
+    if (copy->inside) memcpy(copy->to, copy->from, 16); else memset(copy->to, 0, 16);
+  own.count = 0;
 }
 }  // namespace shim

@@ -138,7 +138,7 @@ def built(backend: str, folder: Path, extra: Sequence[str] = ()) -> Path:
     else:
         if CXX is None:
             pytest.skip("no g++ to run CUDA text on the CPU")
-        command, language, suffix = [CXX, "-std=gnu++17", "-O0", "-ffp-contract=off", "-fPIC", "-shared"], CUDA, "cpp"
+        command, language, suffix = [CXX, "-std=gnu++14", "-O0", "-ffp-contract=off", "-fPIC", "-shared"], CUDA, "cpp"
     text, library = folder / f"words.{suffix}", folder / f"words_{backend}.so"
     text.write_text(source(language))
     done = subprocess.run([*command, *extra, str(text), "-o", str(library), "-lm"], capture_output=True, text=True)

@@ -110,7 +110,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     names = re.findall(r"void (\w+)\(", FAULTS)
     exports = "".join(f"SHIM_EXPORT({name}, {'false' if name == 'racing' else 'true'})\n" for name in names)
     (folder / "faults.cpp").write_text(f'#include "{SHIM}"\n{for_shim(FAULTS)}{exports}')
-    flags = ("-std=gnu++17", "-O0", "-w", "-fPIC", "-shared")
+    flags = ("-std=gnu++14", "-O0", "-w", "-fPIC", "-shared")
     subprocess.run([CXX, *flags, str(folder / "faults.cpp"), "-o", str(folder / "faults.so")], check=True)
     return ctypes.CDLL(str(folder / "faults.so"))
 
@@ -167,7 +167,7 @@ def test_the_sanitizers_see_what_kernels_do(tmp_path: Path) -> None:
     names = re.findall(r"void (\w+)\(", WRONG)
     exports = "".join(f"SHIM_EXPORT({name}, true)\n" for name in names)
     (tmp_path / "wrong.cpp").write_text(f'#include "{SHIM}"\n{WRONG}{exports}')
-    flags = ("-std=gnu++17", "-O0", "-w", "-fPIC", "-shared", *SANITIZE)
+    flags = ("-std=gnu++14", "-O0", "-w", "-fPIC", "-shared", *SANITIZE)
     subprocess.run([CXX, *flags, str(tmp_path / "wrong.cpp"), "-o", str(tmp_path / "wrong.so")], check=True)
     command = [sys.executable, "-c", RUN, str(tmp_path / "wrong.so"), *names]
     said = subprocess.run(command, capture_output=True, text=True, env=sanitizer_environment()).stderr
