@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
@@ -100,6 +100,10 @@ def _cut(of: WindowContraction, vectors: int, positions: int, itemsize: int) -> 
 def _narrow(filters: int, tile: Tile, lanes: int) -> tuple[Tile | None, int]:
     """Tiles of a narrower panel, and how many of them are less work than a whole one."""
     narrow = Tile.of(filters, NARROW, lanes)
+    if narrow.taller:  # a function to compile for each height, of which one is enough
+        even = (tiles for tiles in range(narrow.tiles + 1, 2 * narrow.tiles) if filters % tiles == 0)
+        tiles = next(even, None)
+        narrow = narrow if tiles is None else replace(narrow, tiles=tiles, height=filters // tiles, taller=0)
     panels = (tile.vectors - 1) // NARROW
     while panels and panels * narrow.work(filters, 1, 0) >= tile.work(filters, 1, 0):
         panels -= 1
