@@ -43,6 +43,20 @@ _KEPT = ("scaled_dot_product", "aten.take.", "aten.bernoulli.")
 Parts of names of those that stay whole: run by one kernel, with a decomposition that fails on unknown extents, or one that
 draws other random numbers than eager.
 """
+_AS_SUGGESTED = (
+    "_batch_norm_with_update_functional",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
+    "channel_shuffle",
+    "max_unpool2d",
+    "native_batch_norm",
+    "native_channel_shuffle",
+)
+"""
+Operators of which eager lays out the first result in C order, or with channels innermost where PyTorch says so of the first
+argument; their decompositions keep other orders.
+"""
 _DEVICES = ("cpu", "cuda")
 """Types of devices that programs are for."""
 
@@ -71,6 +85,10 @@ def decompositions(products: bool = True) -> dict[Any, Callable[..., Any]]:
     table[aten.native_dropout.default] = _native_dropout
     if products:
         table[aten.convolution.default] = _convolution
+    suggested = {str(getattr(aten, name)) for name in _AS_SUGGESTED}
+    for operator, function in table.items():
+        if str(getattr(operator, "overloadpacket", "")) in suggested:
+            table[operator] = _laid_out(function)
     floats = {str(getattr(aten, name)) for name in _FURTHER}
     return {
         operator: _whole_if_foreign(function, str(getattr(operator, "overloadpacket", "")) in floats)
@@ -97,6 +115,22 @@ def _whole_if_foreign(decomposition: Callable[..., Any], floats: bool) -> Callab
             return decomposition(*args, **kwargs)
         except Exception:
             return NotImplemented
+
+    return decompose
+
+
+def _laid_out(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition with its first result in the order that eager takes from the first argument of known extents."""
+
+    @wraps(decomposition)
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        found: Any = decomposition(*args, **kwargs)
+        results = as_list(found)
+        if not args or not results or not is_tensor(results[0]) or static_shape(args[0]) is None:
+            return found
+        order: Any = import_module("torch._prims_common").suggest_memory_format(args[0])
+        first: Any = results[0].contiguous(memory_format=order)
+        return first if found is results[0] else (first, *results[1:])
 
     return decompose
 

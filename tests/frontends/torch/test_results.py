@@ -182,3 +182,26 @@ def test_memory_that_a_kernel_of_pytorch_gives_another_layout(dynamic: bool) -> 
     for wanted, found in zip(*gradients, strict=True):
         torch.testing.assert_close(found, wanted)
         assert found.stride() == wanted.stride()
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_norms_of_batches_and_shuffles_lie_as_eager_lays_them_out(training: bool) -> None:
+    """Found by random modules: what PyTorch's decompositions give lies as their argument does."""
+    nn, inner = torch.nn, torch.channels_last
+    for module, x in (
+        (nn.BatchNorm1d(33), torch.randn(33, 5).t()),
+        (nn.BatchNorm1d(4), torch.randn(3, 6, 4).transpose(1, 2)),
+        (nn.BatchNorm2d(4), torch.randn(4, 2, 5, 6).transpose(0, 1)),
+        (nn.BatchNorm2d(4), torch.randn(2, 4, 5, 6).to(memory_format=inner)),
+        (nn.ChannelShuffle(2), torch.randn(2, 4, 5, 6).to(memory_format=inner)),
+    ):
+        module.train(training)
+        results: list[Any] = []
+        for call in (module, compiled(module, options={"strict": True})):
+            given = x.detach().requires_grad_()
+            y = call(given)
+            (gradient,) = torch.autograd.grad(y, given, torch.ones_like(y))
+            results.append((y, gradient))
+        assert results[1][0].stride() == results[0][0].stride(), (module, x.stride())
+        for wanted, found in zip(*results, strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
