@@ -22,6 +22,7 @@ from fuse_opt.dialects.analysis.contractions.online_softmax import trace_online_
 from fuse_opt.dialects.analysis.contractions.product_copies import computed_operands
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_problem, trace_product
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
+from fuse_opt.dialects.implementation.attention_costs import attention_cost
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, register_offer
 from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
@@ -193,12 +194,7 @@ _BLOCK = 64
 
 def _attention_cost(site: Site) -> Cost:
     """Of all blocks that queries and keys touch, with what is between the products."""
-    assert site.device is not None
-    q, k, v, *_ = site.operands
-    rows, keys = (-(-tensor.shape[-2] // _BLOCK) * _BLOCK for tensor in (q, k))
-    work = 2 * prod(q.shape[:-2]) * rows * keys * (q.shape[-1] + v.shape[-1])
-    rate = site.device.implementation_rate("gpu.attention", q.dtype)
-    return Cost(work, site.nbytes, rate, site.device.launch)
+    return attention_cost(site, "gpu.attention", _BLOCK)
 
 
 _OFFERS: Mapping[str, Sequence[Offer]] = {

@@ -1,23 +1,24 @@
 """Attention and norms by cuDNN's graph interface, through ctypes: the backend `cudnn_graph`.
 
-A call is a graph of one operation, its tensors, and the library's plan for it.
+A call is a graph of operations, its tensors, and the library's plan for it.
 
 A plan is made when the program is built: the first of the heuristics' that is the same in each run and has no sums of
-less precision. Tensors begin at multiples of 16 bytes, which a run checks.
+less precision. Tensors begin at multiples of 16 bytes: a run copies those that do not.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from fuse_opt.lowering.program import BufferRef, LibraryCall
 from fuse_opt.runtime.backends.nvidia.cudnn_library import LIBRARY
+from fuse_opt.runtime.backends.nvidia.cudnn_operations import Operation, OperationGraph, Piece, Settings
 from fuse_opt.runtime.backends.nvidia.cudnn_problems import TYPES
-from fuse_opt.runtime.backends.nvidia.cudnn_whole import Operation, Piece, operation_of
+from fuse_opt.runtime.backends.nvidia.cudnn_whole import graph_of
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, Handles, check, workspace_at
 from fuse_opt.runtime.device.driver import CudaError, Device
 
@@ -33,7 +34,7 @@ _HEURISTICS_MODE, _HEURISTICS_GRAPH, _HEURISTICS_RESULTS, _CONFIGURATION_ENGINE,
     1303,
 )
 _PLAN_HANDLE, _PLAN_CONFIGURATION, _PLAN_WORKSPACE, _GRAPH_HANDLE, _GRAPH_OPERATIONS = 400, 401, 402, 800, 801
-_ALIGNED, _TYPE, _EXTENTS, _STRIDES, _NUMBER, _BY_VALUE = 900, 901, 902, 903, 906, 908
+_ALIGNED, _TYPE, _EXTENTS, _STRIDES, _NUMBER, _VIRTUAL, _BY_VALUE = 900, 901, 902, 903, 906, 907, 908
 _PACK_NUMBERS, _PACK_POINTERS, _PACK_WORKSPACE = 1000, 1001, 1003
 _MODES = (3, 2)
 """Heuristics: those for speed, then those that have something for all that is supported."""
@@ -57,6 +58,17 @@ class _Bound:
     """What each is: a buffer, or memory of the host with a number."""
     memory: Any
     """What the library works in where it asked for more than was planned."""
+    copies: dict[int, Any] = field(default_factory=dict)
+    """By place: memory for an array that does not begin as the library wants it, from the first call with one on."""
+
+    def nbytes(self, place: int) -> int:
+        return self.places[place].nbytes
+
+    def copy(self, place: int, device: Device) -> int:
+        """The address of memory for what is at a place. Raises CudaMemoryError."""
+        if place not in self.copies:
+            self.copies[place] = device.allocate(self.nbytes(place), "a copy that begins as cuDNN wants it")
+        return int(self.copies[place])
 
 
 class CudnnGraphs(Handles):
@@ -70,26 +82,37 @@ class CudnnGraphs(Handles):
     def bound(self, call: LibraryCall, address: Address) -> Enqueue:
         """What enqueues an operation."""
         refs = (*call.inputs, *call.outputs)
-        found = operation_of(call.operation, [ref.shape for ref in refs], [ref.dtype for ref in refs], call.config)
-        assert isinstance(found, Operation), call
+        found = graph_of(call.operation, [ref.shape for ref in refs], [ref.dtype for ref in refs], call.config)
+        assert isinstance(found, OperationGraph), call
         plan = self._plan(self._graph(found), call)
         wanted = (_L * 1)()
         self._get(plan, _PLAN_WORKSPACE, _AS_I64, wanted)
         memory = self._buffer(wanted[0], _aligned_room(call), "what cuDNN works in")
+        there = [(number, piece) for number, piece in enumerate(found.pieces, 1) if not piece.is_virtual]
         places = tuple(
-            (ctypes.c_float * 1)(piece.number) if piece.place is None else refs[piece.place] for piece in found.pieces
+            (ctypes.c_float * 1)(piece.number) if piece.place is None else refs[piece.place] for _, piece in there
         )
-        numbers = (_L * len(places))(*range(1, len(places) + 1))
+        numbers = (_L * len(there))(*(number for number, _ in there))
         return partial(self._enqueue, _Bound(plan, numbers, places, memory), call, address)
 
     def _enqueue(self, bound: _Bound, call: LibraryCall, address: Address, stream: Any) -> None:
         starts = [address(at) if isinstance(at, BufferRef) else ctypes.addressof(at) for at in bound.places]
-        buffers = (start for start, at in zip(starts, bound.places, strict=True) if isinstance(at, BufferRef))
-        if any(start % ALIGNMENT for start in buffers):
-            raise CudaError(
-                f"'{call.operation}': cuDNN takes arrays that begin at multiples of {ALIGNMENT} bytes; copy what does not, or "
-                'compile with backend="-cudnn_graph"'
-            )
+        odd = [n for n, at in enumerate(bound.places) if isinstance(at, BufferRef) and starts[n] % ALIGNMENT]
+        own = {n: bound.copy(n, self._device) for n in odd}
+        copies = [(own[n], starts[n], bound.nbytes(n)) for n in odd]
+        for number, start in own.items():
+            starts[number] = start
+        results = {n for n in odd if bound.places[n] in call.outputs}
+        self._copy([copy for n, copy in zip(odd, copies, strict=True) if n not in results], stream)
+        self._execute(bound, starts, call, address, stream)
+        self._copy([(to, of, count) for n, (of, to, count) in zip(odd, copies, strict=True) if n in results], stream)
+
+    def _copy(self, copies: Sequence[tuple[int, int, int]], stream: Any) -> None:
+        """Enqueues copies of so many bytes to one address from another."""
+        for target, source, nbytes in copies:
+            self._device.driver.memcpy_dtod_async(target, source, nbytes, stream)
+
+    def _execute(self, bound: _Bound, starts: Sequence[int], call: LibraryCall, address: Address, stream: Any) -> None:
         memory = workspace_at(call, address)[0] if bound.memory is None else int(bound.memory)
         count = len(starts)
         pack = self._descriptor(_PACK, owned=False)
@@ -105,26 +128,33 @@ class CudnnGraphs(Handles):
         finally:
             self._library.cudnnBackendDestroyDescriptor(pack)
 
-    def _graph(self, operation: Operation) -> int:
-        tensors = [self._tensor(number + 1, piece) for number, piece in enumerate(operation.pieces)]
-        attributes: list[_Attribute] = [(name, kind, (_I * 1)(value)) for (name, kind), value in operation.settings]
-        for piece, tensor in zip(operation.pieces, tensors, strict=True):
-            attributes.append((piece.attribute, _AS_DESCRIPTOR, (_P * 1)(tensor)))
-        made = self._finish(self._descriptor(operation.kind), *attributes)
+    def _graph(self, graph: OperationGraph) -> int:
+        tensors = [self._tensor(number, piece) for number, piece in enumerate(graph.pieces, 1)]
+        made = [self._operation(operation, tensors) for operation in graph.operations]
         handle = (_GRAPH_HANDLE, _AS_HANDLE, (_P * 1)(self._handle))
-        return self._finish(self._descriptor(_GRAPH), handle, (_GRAPH_OPERATIONS, _AS_DESCRIPTOR, (_P * 1)(made)))
+        operations = (_GRAPH_OPERATIONS, _AS_DESCRIPTOR, (_P * len(made))(*made))
+        return self._finish(self._descriptor(_GRAPH), handle, operations)
+
+    def _operation(self, operation: Operation, tensors: Sequence[int]) -> int:
+        attributes = _attributes(operation.settings)
+        if (how := operation.how) is not None:
+            refers = self._finish(self._descriptor(how.kind), *_attributes(how.settings))
+            attributes.append((how.attribute, _AS_DESCRIPTOR, (_P * 1)(refers)))
+        attributes += [(name, _AS_DESCRIPTOR, (_P * 1)(tensors[number])) for name, number in operation.tensors]
+        return self._finish(self._descriptor(operation.kind), *attributes)
 
     def _tensor(self, number: int, piece: Piece) -> int:
         rank = len(piece.extents)
         attributes: list[_Attribute] = [
             (_NUMBER, _AS_I64, (_L * 1)(number)),
             (_TYPE, _AS_TYPE, (_I * 1)(TYPES[piece.dtype])),
-            (_ALIGNED, _AS_I64, (_L * 1)(4 if piece.place is None else ALIGNMENT)),
+            (_ALIGNED, _AS_I64, (_L * 1)(4 if piece.number is not None else ALIGNMENT)),
             (_EXTENTS, _AS_I64, (_L * rank)(*piece.extents)),
             (_STRIDES, _AS_I64, (_L * rank)(*piece.strides)),
         ]
         if piece.place is None:
-            attributes.append((_BY_VALUE, _AS_BOOLEAN, (ctypes.c_bool * 1)(True)))
+            kind = _VIRTUAL if piece.is_virtual else _BY_VALUE
+            attributes.append((kind, _AS_BOOLEAN, (ctypes.c_bool * 1)(True)))
         return self._finish(self._descriptor(_TENSOR), *attributes)
 
     def _plan(self, graph: int, call: LibraryCall) -> int:
@@ -184,6 +214,10 @@ class CudnnGraphs(Handles):
         status = self._library.cudnnBackendGetAttribute(descriptor, name, kind, room, ctypes.byref(count), values)
         check(status, f"cudnnBackendGetAttribute of attribute {name}")
         return min(count.value, room)
+
+
+def _attributes(settings: Settings) -> list[_Attribute]:
+    return [(name, kind, ((_L if kind == _AS_I64 else _I) * 1)(value)) for (name, kind), value in settings]
 
 
 def _aligned_room(call: LibraryCall) -> BufferRef | None:

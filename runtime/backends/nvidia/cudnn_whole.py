@@ -1,31 +1,37 @@
 """Attention and norms as cuDNN has them, and what it is known to take: it is loaded to ask for its version alone.
 
 They are calls of whole ops, which `select-composites` compares with code of the program. Those that are operations of the graph
-interface are the backend `cudnn_graph`: no device has run it yet, so it is there where it is named (`--backend=cudnn_graph`).
+interface are the backend `cudnn_graph`; norms move what code of the program does, so they run where a promise names them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
+from fuse_opt.dialects.implementation.attention_costs import attention_cost
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.lowering.program import Config
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.backends.nvidia.cudnn_library import library_version
-from fuse_opt.runtime.backends.nvidia.cudnn_problems import strides_of
+from fuse_opt.runtime.backends.nvidia.cudnn_operations import (
+    ATTENTION,
+    NORM,
+    Operation,
+    OperationGraph,
+    Piece,
+    attention_graph,
+    causal_attention_graph,
+)
 from fuse_opt.runtime.backends.nvidia.device_calls import with_room
 
 # Values of enums in cudnn_graph.h.
-_ATTENTION, _NORM = 41, 29
-_Q, _K, _V, _OUT, _SCALE = 2800, 2801, 2802, 2803, 2805
 _NORM_MODE, _NORM_PHASE = (2000, 27), (2001, 28)
 """Attributes and their types."""
 _NORM_X, _NORM_SCALE, _NORM_BIAS, _NORM_EPSILON, _NORM_Y = 2002, 2005, 2006, 2007, 2013
 _LAYER, _RMS, _INFERENCE = 0, 4, 0
 
-_VERSIONS = {_ATTENTION: 91300, _NORM: 90000}
+_VERSIONS = {ATTENTION: 91300, NORM: 90000}
 """By operation: the first version that has it as one."""
 _CHANNELS_LAST = (0, 2, 3, 1)
 """The order in which the library's own examples have the axes of what is normalized."""
@@ -39,59 +45,29 @@ BATCH_NORM = "graph.batch_norm"
 """The op that a function of the first interface runs."""
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A tensor of an operation: an operand or a result of the call, or a number."""
-
-    attribute: int
-    place: int | None
-    """Which of the operands, results behind them; None: a number."""
-    extents: tuple[int, ...] = (1, 1, 1, 1)
-    dtype: str = "f32"
-    order: tuple[int, ...] = ()
-    number: float = 0.0
-
-    @property
-    def strides(self) -> list[int]:
-        """In elements."""
-        return strides_of(self.extents, self.order)
-
-
-@dataclass(frozen=True)
-class Operation:
-    """A graph of the library's that is one operation."""
-
-    kind: int
-    pieces: tuple[Piece, ...]
-    settings: tuple[tuple[tuple[int, int], int], ...] = ()
-    """Attributes with their types, and their values."""
-
-
 _Shapes = Sequence[tuple[int, ...]]
 
 
-def operation_of(op: str, shapes: _Shapes, dtypes: Sequence[str], config: Config) -> Operation | str:
-    """An op on operands and a result as an operation, or the code of why it is none."""
+def graph_of(op: str, shapes: _Shapes, dtypes: Sequence[str], config: Config) -> OperationGraph | str:
+    """An op on operands and a result as a graph of the library's, or the code of why it is none."""
     return _OPERATIONS[op](shapes, dtypes, config)
 
 
-def _attention(shapes: _Shapes, dtypes: Sequence[str], config: Config) -> Operation | str:
+def _attention(shapes: _Shapes, dtypes: Sequence[str], config: Config) -> OperationGraph | str:
     """q, k and v alone, of f16 or bf16: there is no code of the library's for others."""
     if not {*dtypes} < {"f16", "bf16"}:
         return "dtype"
     if len(shapes) > 4:
         return "mask"
-    if config.get("is_causal") or config.get("dropout_p"):
-        return "causal" if config.get("is_causal") else "dropout"
+    if config.get("dropout_p"):
+        return "dropout"
     depth, width = shapes[0][-1], shapes[2][-1]
     if depth % _DEPTHS or width % _DEPTHS or max(depth, width) > _MOST_DEPTH:
         return "depth"
     scale = config.get("scale")
     number = float(scale) if isinstance(scale, int | float) else depth**-0.5
-    q, k, v, out = map(_by_heads, shapes)
-    tensors = zip((_Q, _K, _V, _OUT), range(4), (q, k, v, out), strict=True)
-    pieces = [Piece(attribute, place, extents, dtypes[0]) for attribute, place, extents in tensors]
-    return Operation(_ATTENTION, (*pieces, Piece(_SCALE, None, number=number)))
+    q, k, v, out = (Piece(place, _by_heads(extents), dtypes[0]) for place, extents in enumerate(shapes))
+    return (causal_attention_graph if config.get("is_causal") else attention_graph)(q, k, v, out, number)
 
 
 def _by_heads(extents: tuple[int, ...]) -> tuple[int, ...]:
@@ -100,17 +76,17 @@ def _by_heads(extents: tuple[int, ...]) -> tuple[int, ...]:
     return prod(outer), heads, rows, depth
 
 
-def _layer_norm(shapes: _Shapes, dtypes: Sequence[str], config: Config) -> Operation | str:
+def _layer_norm(shapes: _Shapes, dtypes: Sequence[str], config: Config) -> OperationGraph | str:
     return _norm(shapes, dtypes, config, _LAYER, (_NORM_SCALE, _NORM_BIAS))
 
 
-def _rms_norm(shapes: _Shapes, dtypes: Sequence[str], config: Config) -> Operation | str:
+def _rms_norm(shapes: _Shapes, dtypes: Sequence[str], config: Config) -> OperationGraph | str:
     return _norm(shapes, dtypes, config, _RMS, (_NORM_SCALE,))
 
 
 def _norm(
     shapes: _Shapes, dtypes: Sequence[str], config: Config, mode: int, parameters: Sequence[int]
-) -> Operation | str:
+) -> OperationGraph | str:
     """Of the rows of a matrix, with all parameters that the mode has."""
     if not {*dtypes} <= {"f32", "f16", "bf16"} or len({*dtypes}) > 1:
         return "dtype"
@@ -120,14 +96,16 @@ def _norm(
     assert isinstance(axis, int)
     inner = prod(x[axis % len(x) :])
     whole, row = (prod(x) // inner, inner, 1, 1), (1, inner, 1, 1)
-    places = zip((_NORM_X, *parameters, _NORM_Y), (whole, *(row for _ in parameters), whole), strict=True)
-    pieces = [Piece(name, n, extents, dtypes[0], _CHANNELS_LAST) for n, (name, extents) in enumerate(places)]
+    extents = (whole, *(row for _ in parameters), whole)
+    pieces = [Piece(place, each, dtypes[0], _CHANNELS_LAST) for place, each in enumerate(extents)]
     number = float(epsilon) if isinstance(epsilon, int | float) else 1e-5
     settings = ((_NORM_MODE, mode), (_NORM_PHASE, _INFERENCE))
-    return Operation(_NORM, (*pieces, Piece(_NORM_EPSILON, None, number=number)), settings)
+    names = (_NORM_X, *parameters, _NORM_Y, _NORM_EPSILON)
+    tensors = tuple(zip(names, range(len(names)), strict=True))
+    return OperationGraph((*pieces, Piece(None, number=number)), (Operation(NORM, tensors, settings),))
 
 
-_OPERATIONS: Mapping[str, Callable[[_Shapes, Sequence[str], Config], Operation | str]] = {
+_OPERATIONS: Mapping[str, Callable[[_Shapes, Sequence[str], Config], OperationGraph | str]] = {
     "graph.scaled_dot_product_attention": _attention,
     "graph.layer_norm": _layer_norm,
     "graph.rms_norm": _rms_norm,
@@ -138,7 +116,7 @@ def _accepts(site: Site) -> str | None:
     tensors = (*site.operands, *site.results)
     if (reason := _general(site)) is not None:
         return reason
-    found = operation_of(site.name, [t.shape for t in tensors], [t.dtype for t in tensors], site.config)
+    found = graph_of(site.name, [t.shape for t in tensors], [t.dtype for t in tensors], site.config)
     return found if isinstance(found, str) else None
 
 
@@ -162,18 +140,13 @@ def _accepts_batch_norm(site: Site) -> str | None:
 
 def _probe(site: Site) -> str | None:
     """Whether the library that is here has the operation; None where there is none."""
-    version, kind = library_version(), _ATTENTION if "attention" in site.name else _NORM
+    version, kind = library_version(), ATTENTION if "attention" in site.name else NORM
     return None if version is None or version >= _VERSIONS[kind] else "version"
 
 
 def _attention_cost(site: Site) -> Cost:
     """Of all blocks that queries and keys touch."""
-    assert site.device is not None
-    q, k, v, *_ = site.operands
-    rows, keys = (-(-n // _BLOCK) * _BLOCK for n in (q.shape[-2], k.shape[-2]))
-    work = 2 * prod(q.shape[:-2]) * rows * keys * (q.shape[-1] + v.shape[-1])
-    rate = site.device.implementation_rate("cudnn_graph.scaled_dot_product_attention", q.dtype)
-    return Cost(work, site.nbytes, rate, site.device.launch)
+    return attention_cost(site, "cudnn_graph.scaled_dot_product_attention", _BLOCK)
 
 
 def _row_cost(site: Site) -> Cost:
@@ -193,7 +166,6 @@ def _register() -> None:
             _attention_cost if "attention" in op else _row_cost,
             workspace=lambda site: with_room(_LIBRARYS_OWN),
             probe=_probe,
-            optional=True,
             platform="cuda",
             features=lambda site: ("sm_80",) if site.dtypes != {"f32"} else (),
             differentiable="attention"

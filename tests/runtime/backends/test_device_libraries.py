@@ -168,7 +168,7 @@ def shape_of(text: str) -> tuple[int, ...]:
         (ATTENTION, "", "2x8x64 2x8x64 2x8x64", "2x8x64", "bf16", None),
         (ATTENTION, "", "2x8x64 2x8x64 2x8x64", "2x8x64", "f32", "dtype"),
         (ATTENTION, "", "2x8x64 2x8x64 2x8x64 8x8", "2x8x64", "f16", "mask"),
-        (ATTENTION, "is_causal = true", "2x8x64 2x8x64 2x8x64", "2x8x64", "f16", "causal"),
+        (ATTENTION, "is_causal = true", "2x8x64 2x8x64 2x8x64", "2x8x64", "f16", None),
         (ATTENTION, "dropout_p = 0.5 : f64, seed = 1 : i64", "2x8x64 2x8x64 2x8x64", "2x8x64", "f16", "dropout"),
         (ATTENTION, "", "2x8x20 2x8x20 2x8x64", "2x8x64", "f16", "depth"),
         (ATTENTION, "", "2x8x64 2x8x64 2x8x136", "2x8x136", "f16", "depth"),
@@ -195,16 +195,24 @@ def test_what_cudnn_takes_as_a_whole(
 
 def test_attention_is_cudnns_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     def choices(
-        shape: str, dtype: str = "bf16", op: str = ATTENTION, more: str = "", words: str = "cudnn_graph"
+        shape: str,
+        dtype: str = "bf16",
+        op: str = ATTENTION,
+        more: str = "",
+        words: str = "cudnn_graph",
+        attributes: str = "",
     ) -> str:
-        text = whole(op, "", f"{shape} {more or f'{shape} {shape}'}", shape, dtype)
+        text = whole(op, attributes, f"{shape} {more or f'{shape} {shape}'}", shape, dtype)
         module = parse(text)
         collected = optimize(module, f"gpu-attach-device{{device=h200}},attach-backends{{backends={words}}},default")
         return ",".join(k.implementation.data for k in kernels(collected) if k.implementation is not None)
 
     assert choices("8x16x1024x64") == f"cudnn_graph.{ATTENTION}"
     assert choices("8x16x517x64") == "gpu.attention", "blocks of 128 are half empty"
-    assert choices("8x16x1024x64", words="-cusparse") == "gpu.attention", "nobody asked for it"
+    assert choices("8x16x1024x64", words="-cusparse") == f"cudnn_graph.{ATTENTION}", "it need not be asked for"
+    assert choices("4x16x2048x128", attributes="is_causal = true") == f"cudnn_graph.{ATTENTION}"
+    assert choices("8x16x1024x64", words="-cudnn_graph") == "gpu.attention"
+    assert choices("4x8x256x64", "f32") == "gpu.attention"
     assert choices("512x768", "f32", "layer_norm", "768 768") == "", (
         "a pass over memory either way: code of the program"
     )
