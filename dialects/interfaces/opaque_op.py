@@ -36,6 +36,10 @@ class OpaqueOp(GraphOp):
         """
         return None
 
+    def as_sums(self, builder: GraphBuilder) -> SSAValue | None:
+        """The only result by ops for which code is generated, where each element is a sum of few products; None elsewhere."""
+        return None
+
     def contraction(self) -> Contraction | None:
         """The product of its first two operands that its only result is, for generated code; None where it is none."""
         return None

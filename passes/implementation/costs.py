@@ -18,7 +18,7 @@ from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 def alone_seconds(op: GraphOp, machine: Machine) -> float:
     """What an op takes by itself: by the cheapest implementation, or as a pass over memory."""
     known = _least_seconds(op, op, machine) if isinstance(op, OpaqueOp) else None
-    return _pass_seconds((*op.operands, *op.results), machine) if known is None else known
+    return pass_seconds((*op.operands, *op.results), machine) if known is None else known
 
 
 def decomposed_seconds(op: CompositeOp, machine: Machine) -> float:
@@ -42,7 +42,7 @@ def decomposed_seconds(op: CompositeOp, machine: Machine) -> float:
     read = [value for value in op.results if not _are_fusable({use.operation for use in value.uses})]
     if len(made) + len(read) < len(op.operands) + len(op.results):
         return total + machine.move_seconds(_nbytes((*made, *read)))
-    return total + _pass_seconds((*made, *read), machine)
+    return total + pass_seconds((*made, *read), machine)
 
 
 def _are_fusable(readers: Collection[Operation]) -> bool:
@@ -62,7 +62,8 @@ def _least_seconds(
     return min((seconds for offer in offers if (seconds := offer.seconds(site)) is not None), default=None)
 
 
-def _pass_seconds(values: Collection[SSAValue], machine: Machine) -> float:
+def pass_seconds(values: Collection[SSAValue], machine: Machine) -> float:
+    """What a kernel takes that goes over values once."""
     return machine.launch + machine.move_seconds(_nbytes(values))
 
 

@@ -41,6 +41,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "decompose",
     "dce",
     "open-reads",
+    "open-windows",
     "canonicalize",
     "cse",
     "reassociate-row-sums",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import ClassVar, cast
 
@@ -18,20 +19,33 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, MultiplyOp
 from fuse_opt.dialects.graph.movement.pad_roll_tile import PadOp
-from fuse_opt.dialects.graph.movement.views import PermuteDimsOp, ReshapeOp
+from fuse_opt.dialects.graph.movement.views import PermuteDimsOp, ReshapeOp, SliceOp
 from fuse_opt.dialects.graph.movement.winograd import WinogradTapsOp
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import IntArray, int_array, ints, shape_attribute
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
+from fuse_opt.dialects.interfaces.shapes import (
+    AnyTensor,
+    agree,
+    dtype,
+    is_static,
+    shape,
+    shape_text,
+    tensor,
+    tensor_type,
+)
 from fuse_opt.dialects.interfaces.transformed_weight import TransformedWeight
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import F32, F64
 from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.dialects.types.extents import at_least_none, is_number, may_exceed
+
+_MOST_TAPS = 9
+"""Products of a sum that is written out."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +209,34 @@ class ConvOp(Convolution):
         self.check_groups(x[1], w[1], w[0])
         extents = self.windows(len(x) - 2).positions(x[2:], w[2:])
         return (tensor_type(tensor(self.x).element_type, [x[0], w[0], *extents]),)
+
+    def as_sums(self, builder: GraphBuilder) -> SSAValue | None:
+        """Of a channel by a filter of its own, tap by tap, where sums are of the operands' type and all lies in rows."""
+        of = self.window_contraction() if all(map(is_static, (*self._operands, self.result))) else None
+        lies = [encoding(value) for value in (*self._operands, self.result)]
+        if of is None or not of.is_depthwise or dtype(self.x) is not F32 or of.taps > _MOST_TAPS or any(lies):
+            return None
+        if not prod(shape(self.result)):
+            return None
+        windows, rank = self.windows(len(of.window)), len(shape(self.x))
+        pads = int_array([0, 0, *windows.begins, 0, 0, *windows.ends])
+        padded = builder(PadOp, self.x, pads=pads) if any(ints(pads)) else self.x
+        positions, total = shape(self.result)[2:], None
+        for tap in product(*map(range, of.window)):
+            starts = [k * d for k, d in zip(tap, windows.dilations, strict=True)]
+            stops = [a + (n - 1) * s + 1 for a, n, s in zip(starts, positions, windows.strides, strict=True)]
+            seen = builder(
+                SliceOp, padded, starts=int_array([0, 0, *starts]),
+                stops=int_array([*shape(padded)[:2], *stops]), steps=int_array([1, 1, *windows.strides]),
+            )  # fmt: skip
+            weight = builder(
+                SliceOp, self.weight, starts=int_array([0, 0, *tap]),
+                stops=int_array([*shape(self.weight)[:2], *(k + 1 for k in tap)]),
+            )  # fmt: skip
+            factor = builder(ReshapeOp, weight, shape=int_array([shape(self.weight)[0], *[1] * (rank - 2)]))
+            term = builder(MultiplyOp, seen, factor)
+            total = term if total is None else builder(AddOp, total, term)
+        return total
 
     def canonical(self) -> GraphOp | None:
         """With the zeros that were put around its operand as pads of its own."""

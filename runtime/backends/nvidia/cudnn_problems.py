@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.lowering.program import Config
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
@@ -140,7 +141,9 @@ def _cost(site: Site) -> Cost:
     of copies (25 us for two tensors of 12.8 MB, November 2026).
     """
     assert site.device is not None
-    rate = site.device.implementation_rate("cudnn.conv", site.operands[0].dtype)
+    of = site.op.window_contraction() if isinstance(site.op, OpaqueOp) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    name = "cudnn.conv_depthwise" if of is not None and of.is_depthwise else "cudnn.conv"
+    rate = site.device.implementation_rate(name, site.operands[0].dtype)
     copied = 4 * site.nbytes if site.is_row_major and _layouts(site) else 0
     call = site.device.launch + site.device.move_seconds(copied)
     return Cost(_operations(site), site.nbytes, rate, call)

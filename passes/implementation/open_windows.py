@@ -1,0 +1,105 @@
+"""Make convolutions of few products an element sums that kernels compute, where that takes less time than a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation
+from xdsl.rewriter import Rewriter
+
+from fuse_opt.dialects.analysis.bare_ops import sweep_functions
+from fuse_opt.dialects.fused import directives
+from fuse_opt.dialects.interfaces.op import GraphBuilder
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
+from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
+from fuse_opt.passes.decisions.choices import Choices, choosing
+from fuse_opt.passes.devices.device import Device
+from fuse_opt.passes.devices.device_pass import DevicePass
+from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits
+from fuse_opt.passes.fusion.engine.outline import build_kernels
+from fuse_opt.passes.implementation.costs import alone_seconds, pass_seconds
+from fuse_opt.passes.remarks import remark
+from fuse_opt.passes.rewrite_pass import RewritePass
+
+_NO_LIMIT = 2**62
+
+
+@dataclass(frozen=True)
+class OpenWindowsPass(DevicePass, RewritePass):
+    """A convolution whose elements are short sums becomes a kernel of these, which fusion knows as any other.
+
+    ```mlir
+    %r = graph.conv %x, %w {pads = array<i64: 1, 1, 1, 1>, groups = 96 : i64} : (tensor<32x96x56x56xf32>, ...) -> ...
+    ```
+    becomes
+    ```mlir
+    %r = fused.kernel(%x_1 = %x : ..., %w_1 = %w : ...) -> (tensor<32x96x56x56xf32>) { graph.pad, then by taps: graph.slice, ... }
+    ```
+    Only for devices, where it is a depthwise one of f32 and the cheapest call takes more time than a pass over its operands and
+    its result and the operations of that, as far as implementations and the device's file say. On CPUs it is code of the
+    program anyway.
+
+    Requires: nothing; what is of unknown extents, or lies in another order than row-major, stays. Ensures: the same sums,
+    in the order of the taps.
+    """
+
+    name = "open-windows"
+
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        machine = self.machine(op)
+        if machine.platform == "cpu":
+            return
+        with choosing(self.name, op) as choices:
+            for block in sweep_functions(op):
+                calls = [inner for inner in block.ops if isinstance(inner, OpaqueOp) and not directives(inner)]
+                opened = [self._open(inner, machine, choices) for inner in calls]
+                if any(opened):
+                    _build(block, [made for made in opened if made])
+
+    def _open(self, op: OpaqueOp, machine: Device, choices: Choices) -> list[Operation]:
+        """The ops that it became; none where it stays."""
+        builder = GraphBuilder()
+        if (result := op.as_sums(builder)) is None:
+            return []
+        called = alone_seconds(op, machine)
+        computed = sum(prod(shape(inner.results[0])) for inner in builder.ops if not _is_view(inner))
+        moved = pass_seconds((*op.operands, *op.results), machine)
+        own = max(moved, machine.launch + machine.work_seconds(computed))
+        numbers = {"us": round(own * 1e6, 1), "called_us": round(called * 1e6, 1)}
+        wanted = any(choices.told(op)) if choices.replays else own < called
+        if not wanted or not choices.take(op, "sums"):
+            remark(
+                self.name, op, "called", "stays a call: code of the program would take no less time", numbers=numbers
+            )
+            for inner in reversed(builder.ops):
+                inner.erase()
+            return []
+        remark(self.name, op, "opened", "is sums that a kernel computes, in less time than a call", numbers=numbers)
+        assert op.parent is not None
+        for inner in builder.ops:
+            inner.location = op.location
+            op.parent.insert_op_before(inner, op)
+        result.name_hint = op.results[0].name_hint
+        op.results[0].replace_all_uses_with(result)
+        Rewriter.erase_op(op)
+        return builder.ops
+
+
+def _is_view(op: Operation) -> bool:
+    return isinstance(op, StructuredOp) and op.is_view()
+
+
+def _build(block: Block, opened: Sequence[Sequence[Operation]]) -> None:
+    """Makes a kernel of the ops that each call became."""
+    graph = GroupGraph(block, Limits(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT))
+    found: list[Group] = []
+    for ops in opened:
+        refusal = graph.merge([graph.group_of[op] for op in ops if op in graph.group_of])
+        assert refusal is None, refusal
+        found.append(graph.group_of[ops[-1]])
+    build_kernels(graph, found)
