@@ -40,6 +40,13 @@ class OpaqueOp(GraphOp):
         """The only result by ops for which code is generated, where each element is a sum of few products; None elsewhere."""
         return None
 
+    def aligned(self, builder: GraphBuilder, nbytes: int) -> SSAValue | None:
+        """
+        The only result by the same op on operands with zeros behind their rows, which then begin at multiples of so many bytes,
+        as those of its result do; None where they do so already, or it has no such form.
+        """
+        return None
+
     def contraction(self) -> Contraction | None:
         """The product of its first two operands that its only result is, for generated code; None where it is none."""
         return None

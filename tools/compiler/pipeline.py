@@ -44,6 +44,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "open-windows",
     "canonicalize",
     "cse",
+    "align-rows",
     "reassociate-row-sums",
     "fold-frozen-factors",
     "assign-layouts",

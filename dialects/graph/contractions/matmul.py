@@ -11,10 +11,11 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
-from fuse_opt.dialects.graph.movement.views import PermuteDimsOp
+from fuse_opt.dialects.graph.movement.pad_roll_tile import PadOp
+from fuse_opt.dialects.graph.movement.views import PermuteDimsOp, SliceOp
 from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
 from fuse_opt.dialects.interfaces.layouts import any_encoded
-from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array
 from fuse_opt.dialects.interfaces.shapes import (
@@ -30,6 +31,14 @@ from fuse_opt.dialects.interfaces.shapes import (
 from fuse_opt.dialects.interfaces.stored_rules import Product, StoredRule
 from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind, dtype_of
 from fuse_opt.dialects.types.storage_kinds import CsrAttr, stored_as
+
+
+def _padded(builder: GraphBuilder, value: SSAValue, added: Sequence[int]) -> SSAValue:
+    """With so many zeros behind the last two axes."""
+    outer = len(shape(value)) - 2
+    if not any(added):
+        return value
+    return builder(PadOp, value, pads=int_array([*[0] * (2 * outer + 2), *added]))
 
 
 @irdl_op_definition
@@ -102,6 +111,26 @@ class MatmulOp(OpaqueOp):
     def scaled_axes(self) -> tuple[int, int] | None:
         rank = len(shape(self.rhs))
         return (rank - 1 - flag(self.transpose_rhs), len(shape(self.result)) - 1) if rank > 1 else None
+
+    def aligned(self, builder: GraphBuilder, nbytes: int) -> SSAValue | None:
+        """Of a stack of matrices by one matrix, all in rows."""
+        values = (self.lhs, self.rhs, self.result)
+        a, b, result = map(shape, values)
+        if not all(map(is_static, values)) or any_encoded(values) or len(a) < 2 or len(b) != 2 or not all((*a, *b)):
+            return None
+        turned, per = (flag(self.transpose_lhs), flag(self.transpose_rhs)), nbytes // dtype(self.lhs).itemsize
+        rows, depth, columns = result[-2], a[-2 if turned[0] else -1], result[-1]
+        added = [-n % per for n in (rows if turned[0] else 0, depth, columns)]
+        if per < 2 or not any(added):
+            return None
+        lhs, rhs = added[:2], added[1:]
+        x = _padded(builder, self.lhs, lhs[::-1] if turned[0] else lhs)
+        weight = _padded(builder, self.rhs, rhs[::-1] if turned[1] else rhs)
+        kept = {name: value for name, value in self.properties.items() if name != "use_implementation"}
+        made = builder(MatmulOp, x, weight, **kept)
+        if shape(made) == result:
+            return made
+        return builder(SliceOp, made, starts=int_array([0] * len(result)), stops=int_array(result))
 
     def stored_rule(self, fast: bool = False) -> StoredRule | None:
         stored = [number for number, value in enumerate(self.operands) if stored_as(value.type) is not None]

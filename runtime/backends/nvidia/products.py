@@ -95,10 +95,19 @@ def product_refusal(site: Site) -> str | None:
     return "extent" if max(product.rows, product.columns, product.inner, product.count) >= _MOST_EXTENT else None
 
 
+_ROW_BYTES = 16
+"""Rows that begin at no multiples of it are read in small words: the rate is at most that of `products_odd`."""
+
+
 def product_cost(site: Site, name: str) -> Cost:
     """At the rate that the device's file has for the implementation, with a launch."""
     assert site.device is not None
-    rate = site.device.implementation_rate(name, site.operands[0].dtype)
+    dtype = site.operands[0].dtype
+    rate = site.device.implementation_rate(name, dtype)
+    if any(
+        tensor.shape[-1] * tensor.itemsize % _ROW_BYTES for tensor in (*site.operands, *site.results) if tensor.shape
+    ):
+        rate = min(rate, site.device.implementation_rate("products_odd", dtype))
     return Cost(site.operations, site.nbytes, rate, site.device.launch)
 
 
