@@ -17,8 +17,13 @@ from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 
 def alone_seconds(op: GraphOp, machine: Machine) -> float:
     """What an op takes by itself: by the cheapest implementation, or as a pass over memory."""
-    known = _least_seconds(op, op, machine) if isinstance(op, OpaqueOp) else None
+    known = called_seconds(op, machine) if isinstance(op, OpaqueOp) else None
     return pass_seconds((*op.operands, *op.results), machine) if known is None else known
+
+
+def called_seconds(op: OpaqueOp, machine: Machine) -> float | None:
+    """What an op takes by the cheapest implementation that says so; None where there is none."""
+    return _least_seconds(op, op, machine)
 
 
 def decomposed_seconds(op: CompositeOp, machine: Machine) -> float:

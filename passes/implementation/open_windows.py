@@ -22,7 +22,7 @@ from fuse_opt.passes.devices.device import Device
 from fuse_opt.passes.devices.device_pass import DevicePass
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits
 from fuse_opt.passes.fusion.engine.outline import build_kernels
-from fuse_opt.passes.implementation.costs import alone_seconds, pass_seconds
+from fuse_opt.passes.implementation.costs import called_seconds, pass_seconds
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
@@ -40,9 +40,9 @@ class OpenWindowsPass(DevicePass, RewritePass):
     ```mlir
     %r = fused.kernel(%x_1 = %x : ..., %w_1 = %w : ...) -> (tensor<32x96x56x56xf32>) { graph.pad, then by taps: graph.slice, ... }
     ```
-    Only for devices, where it is a depthwise one of f32 and the cheapest call takes more time than a pass over its operands and
-    its result and the operations of that, as far as implementations and the device's file say. On CPUs it is code of the
-    program anyway.
+    Only for devices, where it is a depthwise one of f32 by small windows, and no library takes it, or the cheapest call takes
+    more time than a pass over its operands and its result and the operations of that, as far as implementations and the
+    device's file say. On CPUs it is code of the program anyway.
 
     Requires: nothing; what is of unknown extents, or lies in another order than row-major, stays. Ensures: the same sums,
     in the order of the taps.
@@ -66,12 +66,12 @@ class OpenWindowsPass(DevicePass, RewritePass):
         builder = GraphBuilder()
         if (result := op.as_sums(builder)) is None:
             return []
-        called = alone_seconds(op, machine)
+        called = called_seconds(op, machine)
         computed = sum(prod(shape(inner.results[0])) for inner in builder.ops if not _is_view(inner))
         moved = pass_seconds((*op.operands, *op.results), machine)
         own = max(moved, machine.launch + machine.work_seconds(computed))
-        numbers = {"us": round(own * 1e6, 1), "called_us": round(called * 1e6, 1)}
-        wanted = any(choices.told(op)) if choices.replays else own < called
+        numbers = {"us": round(own * 1e6, 1), "called_us": -1 if called is None else round(called * 1e6, 1)}
+        wanted = any(choices.told(op)) if choices.replays else called is None or own < called
         if not wanted or not choices.take(op, "sums"):
             remark(
                 self.name, op, "called", "stays a call: code of the program would take no less time", numbers=numbers

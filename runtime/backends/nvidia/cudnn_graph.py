@@ -34,7 +34,7 @@ _HEURISTICS_MODE, _HEURISTICS_GRAPH, _HEURISTICS_RESULTS, _CONFIGURATION_ENGINE,
     1303,
 )
 _PLAN_HANDLE, _PLAN_CONFIGURATION, _PLAN_WORKSPACE, _GRAPH_HANDLE, _GRAPH_OPERATIONS = 400, 401, 402, 800, 801
-_ALIGNED, _TYPE, _EXTENTS, _STRIDES, _NUMBER, _VIRTUAL, _BY_VALUE = 900, 901, 902, 903, 906, 907, 908
+_ALIGNED, _TYPE, _EXTENTS, _STRIDES, _NUMBER, _BY_VALUE = 900, 901, 902, 903, 906, 908
 _PACK_NUMBERS, _PACK_POINTERS, _PACK_WORKSPACE = 1000, 1001, 1003
 _MODES = (3, 2)
 """Heuristics: those for speed, then those that have something for all that is supported."""
@@ -88,11 +88,10 @@ class CudnnGraphs(Handles):
         wanted = (_L * 1)()
         self._get(plan, _PLAN_WORKSPACE, _AS_I64, wanted)
         memory = self._buffer(wanted[0], _aligned_room(call), "what cuDNN works in")
-        there = [(number, piece) for number, piece in enumerate(found.pieces, 1) if not piece.is_virtual]
         places = tuple(
-            (ctypes.c_float * 1)(piece.number) if piece.place is None else refs[piece.place] for _, piece in there
+            (ctypes.c_float * 1)(piece.number) if piece.place is None else refs[piece.place] for piece in found.pieces
         )
-        numbers = (_L * len(there))(*(number for number, _ in there))
+        numbers = (_L * len(places))(*range(1, len(places) + 1))
         return partial(self._enqueue, _Bound(plan, numbers, places, memory), call, address)
 
     def _enqueue(self, bound: _Bound, call: LibraryCall, address: Address, stream: Any) -> None:
@@ -137,9 +136,6 @@ class CudnnGraphs(Handles):
 
     def _operation(self, operation: Operation, tensors: Sequence[int]) -> int:
         attributes = _attributes(operation.settings)
-        if (how := operation.how) is not None:
-            refers = self._finish(self._descriptor(how.kind), *_attributes(how.settings))
-            attributes.append((how.attribute, _AS_DESCRIPTOR, (_P * 1)(refers)))
         attributes += [(name, _AS_DESCRIPTOR, (_P * 1)(tensors[number])) for name, number in operation.tensors]
         return self._finish(self._descriptor(operation.kind), *attributes)
 
@@ -148,13 +144,12 @@ class CudnnGraphs(Handles):
         attributes: list[_Attribute] = [
             (_NUMBER, _AS_I64, (_L * 1)(number)),
             (_TYPE, _AS_TYPE, (_I * 1)(TYPES[piece.dtype])),
-            (_ALIGNED, _AS_I64, (_L * 1)(4 if piece.number is not None else ALIGNMENT)),
+            (_ALIGNED, _AS_I64, (_L * 1)(4 if piece.place is None else ALIGNMENT)),
             (_EXTENTS, _AS_I64, (_L * rank)(*piece.extents)),
             (_STRIDES, _AS_I64, (_L * rank)(*piece.strides)),
         ]
         if piece.place is None:
-            kind = _VIRTUAL if piece.is_virtual else _BY_VALUE
-            attributes.append((kind, _AS_BOOLEAN, (ctypes.c_bool * 1)(True)))
+            attributes.append((_BY_VALUE, _AS_BOOLEAN, (ctypes.c_bool * 1)(True)))
         return self._finish(self._descriptor(_TENSOR), *attributes)
 
     def _plan(self, graph: int, call: LibraryCall) -> int:
@@ -217,7 +212,7 @@ class CudnnGraphs(Handles):
 
 
 def _attributes(settings: Settings) -> list[_Attribute]:
-    return [(name, kind, ((_L if kind == _AS_I64 else _I) * 1)(value)) for (name, kind), value in settings]
+    return [(name, kind, (_I * 1)(value)) for (name, kind), value in settings]
 
 
 def _aligned_room(call: LibraryCall) -> BufferRef | None:

@@ -22,7 +22,7 @@ _MOST_FORWARD = 256 << 20
 """Bytes. A forward call always has an algorithm that takes none; of gradients none is promised to."""
 
 # Values of enums in cudnn_graph.h and cudnn_ops.h.
-TYPES = {"f32": 0, "f64": 1, "f16": 2, "i32": 4, "bf16": 9, "i1": 11}
+TYPES = {"f32": 0, "f64": 1, "f16": 2, "bf16": 9}
 _DEFAULT_MATH, TENSOR_MATH, FMA_MATH = 0, 1, 3
 """Of f32 the default one may round operands to TF32, and the last one never does."""
 

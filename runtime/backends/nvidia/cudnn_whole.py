@@ -21,7 +21,6 @@ from fuse_opt.runtime.backends.nvidia.cudnn_operations import (
     OperationGraph,
     Piece,
     attention_graph,
-    causal_attention_graph,
 )
 from fuse_opt.runtime.backends.nvidia.device_calls import with_room
 
@@ -59,15 +58,15 @@ def _attention(shapes: _Shapes, dtypes: Sequence[str], config: Config) -> Operat
         return "dtype"
     if len(shapes) > 4:
         return "mask"
-    if config.get("dropout_p"):
-        return "dropout"
+    if config.get("is_causal") or config.get("dropout_p"):
+        return "causal" if config.get("is_causal") else "dropout"
     depth, width = shapes[0][-1], shapes[2][-1]
     if depth % _DEPTHS or width % _DEPTHS or max(depth, width) > _MOST_DEPTH:
         return "depth"
     scale = config.get("scale")
     number = float(scale) if isinstance(scale, int | float) else depth**-0.5
     q, k, v, out = (Piece(place, _by_heads(extents), dtypes[0]) for place, extents in enumerate(shapes))
-    return (causal_attention_graph if config.get("is_causal") else attention_graph)(q, k, v, out, number)
+    return attention_graph(q, k, v, out, number)
 
 
 def _by_heads(extents: tuple[int, ...]) -> tuple[int, ...]:

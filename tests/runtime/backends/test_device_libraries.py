@@ -168,7 +168,7 @@ def shape_of(text: str) -> tuple[int, ...]:
         (ATTENTION, "", "2x8x64 2x8x64 2x8x64", "2x8x64", "bf16", None),
         (ATTENTION, "", "2x8x64 2x8x64 2x8x64", "2x8x64", "f32", "dtype"),
         (ATTENTION, "", "2x8x64 2x8x64 2x8x64 8x8", "2x8x64", "f16", "mask"),
-        (ATTENTION, "is_causal = true", "2x8x64 2x8x64 2x8x64", "2x8x64", "f16", None),
+        (ATTENTION, "is_causal = true", "2x8x64 2x8x64 2x8x64", "2x8x64", "f16", "causal"),
         (ATTENTION, "dropout_p = 0.5 : f64, seed = 1 : i64", "2x8x64 2x8x64 2x8x64", "2x8x64", "f16", "dropout"),
         (ATTENTION, "", "2x8x20 2x8x20 2x8x64", "2x8x64", "f16", "depth"),
         (ATTENTION, "", "2x8x64 2x8x64 2x8x136", "2x8x136", "f16", "depth"),
@@ -210,7 +210,7 @@ def test_attention_is_cudnns_where_that_is_faster(monkeypatch: pytest.MonkeyPatc
     assert choices("8x16x1024x64") == f"cudnn_graph.{ATTENTION}"
     assert choices("8x16x517x64") == "gpu.attention", "blocks of 128 are half empty"
     assert choices("8x16x1024x64", words="-cusparse") == f"cudnn_graph.{ATTENTION}", "it need not be asked for"
-    assert choices("4x16x2048x128", attributes="is_causal = true") == f"cudnn_graph.{ATTENTION}"
+    assert choices("4x16x2048x128", attributes="is_causal = true") == "gpu.attention"
     assert choices("8x16x1024x64", words="-cudnn_graph") == "gpu.attention"
     assert choices("4x8x256x64", "f32") == "gpu.attention"
     assert choices("512x768", "f32", "layer_norm", "768 768") == "", (
