@@ -9,6 +9,7 @@ less precision. Tensors begin at multiples of 16 bytes: a run copies those that 
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +21,7 @@ from fuse_opt.runtime.backends.nvidia.cudnn_operations import Operation, Operati
 from fuse_opt.runtime.backends.nvidia.cudnn_problems import TYPES
 from fuse_opt.runtime.backends.nvidia.cudnn_whole import graph_of
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, Handles, check, workspace_at
-from fuse_opt.runtime.device.driver import CudaError, Device
+from fuse_opt.runtime.device.driver import CudaError, Device, open_device
 
 ALIGNMENT = 16
 # Values of enums in cudnn_graph.h: kinds of descriptors, types of attributes, attributes.
@@ -84,7 +85,11 @@ class CudnnGraphs(Handles):
         refs = (*call.inputs, *call.outputs)
         found = graph_of(call.operation, [ref.shape for ref in refs], [ref.dtype for ref in refs], call.config)
         assert isinstance(found, OperationGraph), call
-        plan = self._plan(self._graph(found), call)
+        if (plan := self._plan(self._graph(found))) is None:
+            raise CudaError(
+                f"'{call.operation}': cuDNN has no plan for {[ref.shape for ref in call.inputs]} of {refs[0].dtype}; "
+                'compile with backend="-cudnn_graph"'
+            )
         wanted = (_L * 1)()
         self._get(plan, _PLAN_WORKSPACE, _AS_I64, wanted)
         memory = self._buffer(wanted[0], _aligned_room(call), "what cuDNN works in")
@@ -152,8 +157,12 @@ class CudnnGraphs(Handles):
             attributes.append((_BY_VALUE, _AS_BOOLEAN, (ctypes.c_bool * 1)(True)))
         return self._finish(self._descriptor(_TENSOR), *attributes)
 
-    def _plan(self, graph: int, call: LibraryCall) -> int:
-        """The library's first plan of those that may be taken. Raises CudaError where there is none."""
+    def has_plan(self, graph: OperationGraph) -> bool:
+        """Whether a call of it could be bound. Raises CudaError."""
+        return self._plan(self._graph(graph)) is not None
+
+    def _plan(self, graph: int) -> int | None:
+        """The library's first plan of those that may be taken; None where there is none. Raises CudaError."""
         for configuration in self._configurations(graph):
             if _NOT_TAKEN.isdisjoint(self._notes(configuration)):
                 plan = self._descriptor(_PLAN)
@@ -161,10 +170,7 @@ class CudnnGraphs(Handles):
                 self._set(plan, _PLAN_CONFIGURATION, _AS_DESCRIPTOR, (_P * 1)(configuration))
                 if not self._library.cudnnBackendFinalize(plan):
                     return plan
-        raise CudaError(
-            f"'{call.operation}': cuDNN has no plan for {[ref.shape for ref in call.inputs]} of {call.inputs[0].dtype}; "
-            'compile with backend="-cudnn_graph"'
-        )
+        return None
 
     def _configurations(self, graph: int) -> Iterator[int]:
         """What the heuristics name, the best one first; some have nothing for an operation, and say so by a status."""
@@ -209,6 +215,20 @@ class CudnnGraphs(Handles):
         status = self._library.cudnnBackendGetAttribute(descriptor, name, kind, room, ctypes.byref(count), values)
         check(status, f"cudnnBackendGetAttribute of attribute {name}")
         return min(count.value, room)
+
+
+@functools.lru_cache(maxsize=256)
+def plan_problem(graph: OperationGraph) -> str | None:
+    """Why the library has no call for a graph on the device that is here, as a code; None also where no device is."""
+    try:
+        device = open_device()
+    except CudaError:
+        return None
+    try:
+        with device.active():
+            return None if CudnnGraphs(device).has_plan(graph) else "no-plan"
+    except CudaError:
+        return "no-plan"
 
 
 def _attributes(settings: Settings) -> list[_Attribute]:

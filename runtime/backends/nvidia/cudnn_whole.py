@@ -138,9 +138,15 @@ def _accepts_batch_norm(site: Site) -> str | None:
 
 
 def _probe(site: Site) -> str | None:
-    """Whether the library that is here has the operation; None where there is none."""
+    """Why the library that is here does not run the operation on the device that is here; None where there is none of them."""
     version, kind = library_version(), ATTENTION if "attention" in site.name else NORM
-    return None if version is None or version >= _VERSIONS[kind] else "version"
+    if version is None or version < _VERSIONS[kind]:
+        return None if version is None else "version"
+    from fuse_opt.runtime.backends.nvidia.cudnn_graph import plan_problem  # it asks this module for graphs
+
+    tensors = (*site.operands, *site.results)
+    graph = graph_of(site.name, [t.shape for t in tensors], [t.dtype for t in tensors], site.config)
+    return plan_problem(graph) if isinstance(graph, OperationGraph) else graph
 
 
 def _attention_cost(site: Site) -> Cost:
