@@ -87,7 +87,7 @@ class OpenWindowsPass(DevicePass, RewritePass):
         result.name_hint = op.results[0].name_hint
         op.results[0].replace_all_uses_with(result)
         Rewriter.erase_op(op)
-        return builder.ops
+        return list(builder.ops)
 
 
 def _is_view(op: Operation) -> bool:

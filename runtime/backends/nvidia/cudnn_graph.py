@@ -59,7 +59,7 @@ class _Bound:
     """What each is: a buffer, or memory of the host with a number."""
     memory: Any
     """What the library works in where it asked for more than was planned."""
-    copies: dict[int, Any] = field(default_factory=dict)
+    copies: dict[int, Any] = field(default_factory=dict[int, Any])
     """By place: memory for an array that does not begin as the library wants it, from the first call with one on."""
 
     def nbytes(self, place: int) -> int:

@@ -35,8 +35,9 @@ def test_products_are_the_same(x: str, w: str, result: str, attributes: str, dty
     aligned = optimized(text, PIPELINE)
     assert "pad" in op_names(graph_ops(aligned))
     found, expected = (evaluate(each, arguments)[0] for each in (aligned, module))
-    wide = [widen(each) if dtype == "bf16" else each.astype(np.float32) for each in (found, expected)]
-    np.testing.assert_allclose(*wide, 2e-2, 2e-2)
+    is_wide = dtype == "bf16"
+    a, b = (widen(each) if is_wide else each.astype(np.float32) for each in (found, expected))
+    np.testing.assert_allclose(a, b, 2e-2, 2e-2)
 
 
 def test_frozen_weights_are_padded_once() -> None:
