@@ -10,7 +10,7 @@ _WIDE = 64
 """Columns above which the rate of an implementation is that of its name with `_wide` behind."""
 
 
-def attention_cost(site: Site, name: str, block: int) -> Cost:
+def attention_cost(site: Site, name: str, block: int, launches: int = 1) -> Cost:
     """Of blocks of so many queries and keys, those behind the last one included and those behind a causal mask not."""
     assert site.device is not None
     q, k, v, *_ = site.operands
@@ -19,4 +19,4 @@ def attention_cost(site: Site, name: str, block: int) -> Cost:
     work = 2 * prod(q.shape[:-2]) * pairs * block**2 * (q.shape[-1] + v.shape[-1])
     wide = "_wide" if max(q.shape[-1], v.shape[-1]) > _WIDE else ""
     rate = site.device.implementation_rate(name + wide, q.dtype)
-    return Cost(work, site.nbytes, rate, site.device.launch)
+    return Cost(work, site.nbytes, rate, launches * site.device.launch)

@@ -23,6 +23,8 @@ from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, MultiplyOp
 from fuse_opt.dialects.graph.movement.pad_roll_tile import PadOp
 from fuse_opt.dialects.graph.movement.views import PermuteDimsOp, ReshapeOp, SliceOp
 from fuse_opt.dialects.graph.movement.winograd import WinogradTapsOp
+from fuse_opt.dialects.graph.reductions.reductions import SumOp
+from fuse_opt.dialects.graph.windows.windows import SlidingWindowsOp
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
@@ -44,8 +46,8 @@ from fuse_opt.dialects.types.dtypes import F32, F64
 from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.dialects.types.extents import at_least_none, is_number, may_exceed
 
-_MOST_TAPS = 9
-"""Products of a sum that is written out."""
+_WRITTEN_TAPS, _MOST_TAPS = 9, 25
+"""Products of a sum that is written out, and of one that a kernel goes over in a loop."""
 
 
 @dataclass(frozen=True)
@@ -211,18 +213,25 @@ class ConvOp(Convolution):
         return (tensor_type(tensor(self.x).element_type, [x[0], w[0], *extents]),)
 
     def as_sums(self, builder: GraphBuilder) -> SSAValue | None:
-        """Of a channel by a filter of its own, tap by tap, where sums are of the operands' type and all lies in rows."""
+        """Of a channel by a filter of its own, where sums are of the operands' type and all lies in rows."""
         of = self.window_contraction() if all(map(is_static, (*self._operands, self.result))) else None
         lies = [encoding(value) for value in (*self._operands, self.result)]
         if of is None or not of.is_depthwise or dtype(self.x) is not F32 or of.taps > _MOST_TAPS or any(lies):
             return None
         if not prod(shape(self.result)):
             return None
-        windows, rank = self.windows(len(of.window)), len(shape(self.x))
+        windows = self.windows(len(of.window))
         pads = int_array([0, 0, *windows.begins, 0, 0, *windows.ends])
         padded = builder(PadOp, self.x, pads=pads) if any(ints(pads)) else self.x
+        return (self._by_taps if of.taps <= _WRITTEN_TAPS else self._by_windows)(builder, padded, of.window, windows)
+
+    def _by_taps(
+        self, builder: GraphBuilder, padded: SSAValue, window: Sequence[int], windows: Windows
+    ) -> SSAValue | None:
+        """Tap by tap, each as large as the result."""
+        rank = len(shape(self.result))
         positions, total = shape(self.result)[2:], None
-        for tap in product(*map(range, of.window)):
+        for tap in product(*map(range, window)):
             starts = [k * d for k, d in zip(tap, windows.dilations, strict=True)]
             stops = [a + (n - 1) * s + 1 for a, n, s in zip(starts, positions, windows.strides, strict=True)]
             seen = builder(
@@ -237,6 +246,17 @@ class ConvOp(Convolution):
             term = builder(MultiplyOp, seen, factor)
             total = term if total is None else builder(AddOp, total, term)
         return total
+
+    def _by_windows(
+        self, builder: GraphBuilder, padded: SSAValue, window: Sequence[int], windows: Windows
+    ) -> SSAValue | None:
+        """Over windows, their elements as further axes."""
+        rank, axes = len(shape(self.result)), len(window)
+        lies = {"strides": int_array(windows.strides), "dilations": int_array(windows.dilations)}
+        seen = builder(SlidingWindowsOp, padded, window=int_array(window), **lies)
+        weight = builder(ReshapeOp, self.weight, shape=int_array([shape(self.weight)[0], *[1] * axes, *window]))
+        terms = builder(MultiplyOp, seen, weight)
+        return builder(SumOp, terms, axes=int_array(range(rank, rank + axes)))
 
     def canonical(self) -> GraphOp | None:
         """With the zeros that were put around its operand as pads of its own."""

@@ -17,9 +17,8 @@ from typing import Any
 
 from fuse_opt.lowering.program import BufferRef, LibraryCall
 from fuse_opt.runtime.backends.nvidia.cudnn_library import LIBRARY
-from fuse_opt.runtime.backends.nvidia.cudnn_operations import Operation, OperationGraph, Piece, Settings
+from fuse_opt.runtime.backends.nvidia.cudnn_operations import Operation, OperationGraph, Piece, Settings, graph_of
 from fuse_opt.runtime.backends.nvidia.cudnn_problems import TYPES
-from fuse_opt.runtime.backends.nvidia.cudnn_whole import graph_of
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, Handles, check, workspace_at
 from fuse_opt.runtime.device.driver import CudaError, Device, open_device
 

@@ -23,9 +23,9 @@ func.func @depthwise(%x: tensor<32x96x56x56xf32>, %w: tensor<96x1x3x3xf32>) -> t
 // Halves lie with channels innermost, which a call takes; larger windows and what a promise names stay calls, too.
 // CHECK-LABEL: @others
 // CHECK-COUNT-3: graph.conv
-func.func @others(%x: tensor<8x32x56x56xf16>, %w: tensor<32x1x3x3xf16>, %a: tensor<8x32x56x56xf32>, %b: tensor<32x1x5x5xf32>, %c: tensor<32x1x3x3xf32>) -> (tensor<8x32x54x54xf16>, tensor<8x32x52x52xf32>, tensor<8x32x54x54xf32>) {
+func.func @others(%x: tensor<8x32x56x56xf16>, %w: tensor<32x1x3x3xf16>, %a: tensor<8x32x56x56xf32>, %b: tensor<32x1x7x7xf32>, %c: tensor<32x1x3x3xf32>) -> (tensor<8x32x54x54xf16>, tensor<8x32x50x50xf32>, tensor<8x32x54x54xf32>) {
   %0 = graph.conv %x, %w {groups = 32 : i64} : (tensor<8x32x56x56xf16>, tensor<32x1x3x3xf16>) -> tensor<8x32x54x54xf16>
-  %1 = graph.conv %a, %b {groups = 32 : i64} : (tensor<8x32x56x56xf32>, tensor<32x1x5x5xf32>) -> tensor<8x32x52x52xf32>
+  %1 = graph.conv %a, %b {groups = 32 : i64} : (tensor<8x32x56x56xf32>, tensor<32x1x7x7xf32>) -> tensor<8x32x50x50xf32>
   %2 = graph.conv %a, %c {groups = 32 : i64, use_implementation = "cudnn.conv"} : (tensor<8x32x56x56xf32>, tensor<32x1x3x3xf32>) -> tensor<8x32x54x54xf32>
-  func.return %0, %1, %2 : tensor<8x32x54x54xf16>, tensor<8x32x52x52xf32>, tensor<8x32x54x54xf32>
+  func.return %0, %1, %2 : tensor<8x32x54x54xf16>, tensor<8x32x50x50xf32>, tensor<8x32x54x54xf32>
 }

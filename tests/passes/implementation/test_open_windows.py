@@ -25,6 +25,13 @@ def conv(x: str, w: str, result: str, attributes: str) -> str:
             "32x64x28x16",
             "groups = 64 : i64, strides = array<i64: 1, 2>, pads = array<i64: 0, 1, 1, 1>",
         ),
+        ("4x16x14x15", "16x1x5x5", "4x16x14x15", "groups = 16 : i64, pads = array<i64: 2, 2, 2, 2>"),
+        (
+            "8x16x33x35",
+            "16x1x3x5",
+            "8x16x29x12",
+            "groups = 16 : i64, strides = array<i64: 1, 2>, dilations = array<i64: 2, 3>",
+        ),
         ("3x4x17", "4x1x5", "3x4x9", "groups = 4 : i64, dilations = array<i64: 2>"),
         ("1x5x4x6x5", "5x1x2x2x2", "1x5x3x5x4", "groups = 5 : i64"),
     ],

@@ -211,6 +211,8 @@ def test_attention_is_cudnns_where_that_is_faster(monkeypatch: pytest.MonkeyPatc
     assert choices("8x16x517x64") == "gpu.attention", "blocks of 128 are half empty"
     assert choices("8x16x1024x64", words="-cusparse") == f"cudnn_graph.{ATTENTION}", "it need not be asked for"
     assert choices("4x16x2048x128", attributes="is_causal = true") == "gpu.attention"
+    assert choices("4x8x197x64") == "gpu.attention", "short rows, before which memory is cleared"
+    assert choices("16x12x512x64") == f"cudnn_graph.{ATTENTION}"
     assert choices("8x16x1024x64", words="-cudnn_graph") == "gpu.attention"
     assert choices("4x8x256x64", "f32") == "gpu.attention"
     assert choices("512x768", "f32", "layer_norm", "768 768") == "", (
