@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
@@ -17,10 +18,13 @@ from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.analysis.loop_body import member_ops
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.types import extents
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph
+
+_VECTOR_BYTES = 16
+"""That a thread of a GPU moves at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +90,23 @@ def recomputed_work(graph: GroupGraph, members: Sequence[Group]) -> int:
 
 def evaluations(graph: GroupGraph, producer: Group, members: Sequence[Group]) -> int:
     """
-    How often a smaller producer's values are computed inside a pointwise kernel of the members: for every element, or,
-    where the device hoists, once for each run of elements in which they are the same.
+    How often a smaller producer's values are computed inside a pointwise kernel of the members: not for every element, but
+    once for each run of elements in which they are the same, of those that a thread takes where the device does not hoist.
     """
     after = max(elements(graph, group) for group in members)
-    if not graph.device.hoists:
-        return after
     repeated = after
     for value in producer.outputs:
         for use in value.uses:
             if isinstance(use.operation, GraphOp) and graph.group_of.get(graph.top(use.operation)) in members:
                 repeated = min(repeated, _same_run(shape(value), shape(use.operation.results[0])))
+    if not graph.device.hoists:
+        repeated = gcd(repeated, _vector(producer))
     return after // max(repeated, 1)
+
+
+def _vector(producer: Group) -> int:
+    """Elements of a thread that lie side by side, if no type in its kernel is wider than those of the producer's results."""
+    return _VECTOR_BYTES // max(dtype(value).itemsize for value in producer.outputs)
 
 
 def _same_run(small: Sequence[int], large: Sequence[int]) -> int:
