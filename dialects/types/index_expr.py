@@ -76,6 +76,8 @@ class Clamp:
     value: IndexExpr
     low: int
     high: int
+    loose: bool = field(default=False, compare=False)
+    """Whether any place of the range will do where the value is outside, as nobody wants what is read there."""
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
@@ -235,14 +237,17 @@ class IndexExpr:
             return (coarse % (divisor // common)) * common + fine
         return IndexExpr(((Remainder(rest, divisor), 1),))
 
-    def clamp(self, low: int, high: int) -> IndexExpr:
-        """The value limited to `[low, high]`; itself when it cannot leave that range, a bound when it is never inside."""
+    def clamp(self, low: int, high: int, loose: bool = False) -> IndexExpr:
+        """
+        The value limited to `[low, high]`; itself when it cannot leave that range, a bound when it is never inside. `loose`:
+        what is read where the value is outside is not wanted.
+        """
         try:
-            return self._clamped(low, high)
+            return self._clamped(low, high, loose)
         except Undecided:
-            return IndexExpr(((Clamp(self, low, high), 1),))
+            return IndexExpr(((Clamp(self, low, high, loose), 1),))
 
-    def _clamped(self, low: int, high: int) -> IndexExpr:
+    def _clamped(self, low: int, high: int, loose: bool) -> IndexExpr:
         a, b = self.bounds
         if low <= a and b <= high:
             return self
@@ -250,7 +255,7 @@ class IndexExpr:
             return IndexExpr((), min(low, high))
         if high <= a:
             return IndexExpr((), high)
-        return IndexExpr(((Clamp(self, low, high), 1),))
+        return IndexExpr(((Clamp(self, low, high, loose), 1),))
 
     def substitute(
         self,
@@ -431,7 +436,7 @@ def _substitute_atom(atom: Atom, values: Mapping[Any, IndexExpr], sources: Mappi
         return atom.numerator.substitute(values, sources) % atom.divisor
     if isinstance(atom, Loaded):
         return values[atom] if atom in values else atom.substituted(values, sources)
-    return atom.value.substitute(values, sources).clamp(atom.low, atom.high)
+    return atom.value.substitute(values, sources).clamp(atom.low, atom.high, atom.loose)
 
 
 def _evaluate_atom(atom: Atom, values: Mapping[Dim, int], data: Mapping[Any, Any] | None) -> int:

@@ -17,7 +17,7 @@ from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
+from fuse_opt.dialects.types.index_expr import Clamp, Dim, IndexExpr, constant
 from fuse_opt.lowering.gpu.context import GpuParts
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer
 from fuse_opt.lowering.kernel.iteration_space import as_expr
@@ -32,6 +32,22 @@ def is_vector(address: IndexExpr, inner: Dim) -> bool:
     if inner in rest.dims() or inner not in address.dims():
         return False
     return rest.constant % inner.extent == 0 and all(factor % inner.extent == 0 for _, factor in rest.terms)
+
+
+def by_vectors(address: IndexExpr, inner: Dim) -> IndexExpr:
+    """
+    The address with what keeps speculative loads inside an operand applied to whole vectors, where each is inside or outside as
+    a whole: the same but where what is read is not wanted.
+    """
+    changed, width = address, inner.extent
+    for atom, factor in address.terms:
+        if not isinstance(atom, Clamp) or not atom.loose or inner not in atom.value.dims():
+            continue
+        if is_vector(atom.value, inner) and atom.low % width == 0 == (atom.high + 1) % width:
+            number = (atom.value - as_expr(inner)) // width
+            first = number.clamp(atom.low // width, atom.high // width, loose=True) * width
+            changed = changed - IndexExpr(((atom, factor),)) + (first + as_expr(inner)) * factor
+    return changed
 
 
 @dataclass
@@ -51,7 +67,11 @@ class VectorPlan:
 def plan_vectors(nodes: KernelNodes, inner: Dim, loads: Iterable[ScalarNode], stores: Iterable[Store]) -> VectorPlan:
     """`nodes` are finished, and know the inner dimension."""
     plan = VectorPlan(nodes, inner)
-    plan.loads = [node for node in loads if is_vector(nodes.addresses[node], inner)]
+    for node in loads:
+        address = by_vectors(nodes.addresses[node], inner)
+        if is_vector(address, inner):
+            nodes.addresses[node] = address
+            plan.loads.append(node)
     plan.stores = [store for store in stores if is_vector(nodes.space.apply(store.address), inner)]
     return plan
 

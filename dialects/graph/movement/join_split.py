@@ -98,7 +98,7 @@ class ConcatOp(AxisOp, MovingOp):
         axis = self.checked_axis()
         before = sum(shape(value)[axis] for value in self._operands[:operand])
         extent = shape(self._operands[operand])[axis]
-        inside = (index[axis] - before).clamp(0, max(extent - 1, 0))
+        inside = (index[axis] - before).clamp(0, max(extent - 1, 0), loose=True)
         return (*index[:axis], inside, *index[axis + 1 :])
 
     def scalar(self, *operands: Scalar) -> Scalar:
