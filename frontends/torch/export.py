@@ -18,6 +18,7 @@ from typing import Any
 from fuse_opt.frontends.torch.backend import Options, fuse_opt
 from fuse_opt.frontends.torch.dynamic_shapes import metas_of
 from fuse_opt.frontends.torch.fx.api import torch
+from fuse_opt.frontends.torch.graph_passes.pre_autograd import rewrite
 from fuse_opt.frontends.torch.importer.importer import Importer
 from fuse_opt.frontends.torch.models import MODELS
 from fuse_opt.frontends.torch.operators.decompositions import decompositions
@@ -40,8 +41,12 @@ def export(model: Callable[..., Any], arguments: Sequence[Any], *, training: boo
         inference_compiler=compiler,
         decompositions=decompositions(products=False),
     )
+
+    def rewritten(graph_module: Any, inputs: Sequence[Any]) -> Any:
+        return backend(rewrite(graph_module), inputs)
+
     torch._dynamo.reset()
-    compiled = torch.compile(model, backend=backend, dynamic=False)
+    compiled = torch.compile(model, backend=rewritten, dynamic=False)
     if training:
         compiled(*arguments).sum().backward()
     else:

@@ -38,6 +38,8 @@ def shape_math(body: Block, helpers: Helpers, fast: bool, wide: bool) -> None:
     for op in list(body.walk()):
         if isinstance(op, math.TanhOp) and _is_rounded(op):
             _call("fast_tanh" if fast and _is_rounded(op, BFloat16Type) else "narrow_tanh", op, op.operands, helpers)
+        elif isinstance(op, math.TanhOp):
+            _call("tanh", op, op.operands, helpers)
         elif (name := _FAST.get(type(op))) is not None and (fast or _is_rounded(op)):
             _call(name, op, op.operands, helpers)
         elif isinstance(op, math.ExpOp) and _is_scaled(op):

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fuse_opt.frontends.torch.fx.api import as_list, example_of, fx, is_tensor, static_shape, torch
+import numpy as np
+
+from fuse_opt.frontends.torch.fx.api import as_list, aten, example_of, fx, is_tensor, static_shape, torch
 from fuse_opt.frontends.torch.graph_passes.attention_dropout import composed, dropped_attention
 
 functional: Any = torch.nn.functional
@@ -94,9 +96,9 @@ def _repeats(small: int, large: int, factor: int, scale: Any) -> bool:
     """Whether element k of the result is element k // factor: its index is computed in f32, which may be off by one."""
     if small * factor != large:
         return False
-    step = torch.tensor(1.0 / scale if isinstance(scale, float) else small / large, dtype=torch.float32)
-    found = (torch.arange(large, dtype=torch.float32) * step).floor().to(torch.int64).clamp(max=small - 1)
-    return bool((found == torch.arange(large) // factor).all())
+    step = np.float32(1.0 / scale if isinstance(scale, float) else small / large)
+    found = np.minimum(np.floor(np.arange(large, dtype=np.float32) * step).astype(np.int64), small - 1)
+    return bool((found == np.arange(large) // factor).all())
 
 
 def _repeated(graph: Any, x: Any, extents: Any, factors: tuple[int, ...]) -> Any:
@@ -106,4 +108,5 @@ def _repeated(graph: Any, x: Any, extents: Any, factors: tuple[int, ...]) -> Any
         wide += [n, factor]
     large = [*extents[:2], *(n * factor for n, factor in zip(extents[2:], factors, strict=True))]
     x = graph.call_function(torch.reshape, (x, split))
-    return graph.call_function(torch.reshape, (graph.call_method("expand", (x, wide)), large))
+    made = graph.call_method("contiguous", (graph.call_method("expand", (x, wide)),))
+    return graph.call_function(aten._unsafe_view.default, (made, large))  # no view of what nobody has, so it is part of the graph

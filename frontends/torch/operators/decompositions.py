@@ -8,8 +8,6 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from fuse_opt.dialects.analysis.contractions.convolutions import FEWEST_POSITIONS
 from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, aten, is_tensor, static_shape, torch
 from fuse_opt.frontends.torch.operators.table import TABLE
@@ -85,10 +83,6 @@ def decompositions(products: bool = True) -> dict[Any, Callable[..., Any]]:
             if (function := every.get(operator, inductor.get(operator))) is not None:
                 table.setdefault(operator, function)
     table[aten.native_dropout.default] = _native_dropout
-    for spatial in (1, 2, 3):
-        packet = getattr(aten, f"upsample_nearest{spatial}d")
-        for operator in (packet.default, packet.vec):
-            table[operator] = _whole_steps(table.get(operator, every[packet.default]), spatial)
     if products:
         table[aten.convolution.default] = _convolution
     suggested = {str(getattr(aten, name)) for name in _AS_SUGGESTED}
@@ -152,37 +146,6 @@ def _native_dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
     drawn = torch.bernoulli(like.permute(order), 1 - p)
     kept = drawn.permute([order.index(axis) for axis in range(like.dim())])
     return x * kept * (1 / (1 - p)), kept
-
-
-def _whole_steps(other: Callable[..., Any], spatial: int) -> Callable[..., Any]:
-    """Upsampling to nearest elements: where each is repeated a whole number of times, a broadcast; reads at positions elsewhere."""
-
-    @wraps(other)
-    def nearest(x: Any, output_size: Sequence[int] | None, *scales: Any) -> Any:
-        given, *_ = scales or (None,)
-        factors = list(given) if isinstance(given, (list, tuple)) else [*scales, *(None,) * (spatial - len(scales))]
-        extents = static_shape(x)
-        if extents is None or 0 in extents or len(extents) != 2 + spatial or not x.is_contiguous():
-            return other(x, output_size, *scales)
-        before = extents[2:]
-        after = [int(n * by) for n, by in zip(before, factors, strict=True)] if output_size is None else list(output_size)
-        times = [_repeats(*axis) for axis in zip(before, after, factors, strict=True)]
-        if None in times:
-            return other(x, output_size, *scales)
-        apart = [part for n in before for part in (n, 1)]
-        wide = [part for n, count in zip(before, times, strict=True) for part in (n, count)]
-        return x.reshape(*extents[:2], *apart).expand(*extents[:2], *wide).reshape(*extents[:2], *after)
-
-    return nearest
-
-
-def _repeats(before: int, after: Any, scale: float | None) -> int | None:
-    """How often an axis has each element when it is upsampled to nearest ones, if the positions, which are f32, say a number."""
-    if not isinstance(after, int) or after % before:
-        return None
-    step = np.float32(before / (before * scale) if scale is not None and scale > 0 else before / after)
-    positions = (np.arange(after, dtype=np.float32) * step).astype(np.int64)
-    return after // before if np.array_equal(positions, np.arange(after) // (after // before)) else None
 
 
 def _convolution(

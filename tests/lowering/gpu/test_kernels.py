@@ -364,8 +364,8 @@ MATH = """func.func @f(%x: tensor<4x{n}x{t}>) -> tensor<4x{n}x{t}> {{
 @pytest.mark.parametrize(
     ("kind", "math", "called"),
     [
-        ("f32", "strict", {"sigmoid_f32"}),
-        ("f32", "fast", {"fast_sigmoid_f32", "fast_exp_f32", "fast_sqrt_f32", "fast_divide_f32"}),
+        ("f32", "strict", {"sigmoid_f32", "tanh_f32"}),
+        ("f32", "fast", {"fast_sigmoid_f32", "tanh_f32", "fast_exp_f32", "fast_sqrt_f32", "fast_divide_f32"}),
         ("f64", "fast", set[str]()),
         ("bf16", "fast", {"fast_sigmoid_f32", "fast_tanh_f32", "fast_sqrt_f32", "fast_divide_f32", "fast_exp_f32"}),
         ("bf16", "strict", {"fast_sigmoid_f32", "narrow_tanh_f32", "fast_sqrt_f32", "fast_divide_f32", "fast_exp_f32"}),
