@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fuse_opt.frontends.torch.fx.api import as_list, aten, example_of, fx, is_tensor, static_shape, torch
+from fuse_opt.frontends.torch.fx.api import as_list, example_of, fx, is_tensor, static_shape, torch
 from fuse_opt.frontends.torch.graph_passes.attention_dropout import composed, dropped_attention
 
 functional: Any = torch.nn.functional
@@ -108,5 +108,4 @@ def _repeated(graph: Any, x: Any, extents: Any, factors: tuple[int, ...]) -> Any
         wide += [n, factor]
     large = [*extents[:2], *(n * factor for n, factor in zip(extents[2:], factors, strict=True))]
     x = graph.call_function(torch.reshape, (x, split))
-    made = graph.call_method("contiguous", (graph.call_method("expand", (x, wide)),))
-    return graph.call_function(aten._unsafe_view.default, (made, large))  # no view of what nobody has, so it is part of the graph
+    return graph.call_function(torch.reshape, (graph.call_method("expand", (x, wide)), large))

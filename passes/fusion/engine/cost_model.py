@@ -8,7 +8,7 @@ becomes internal saves its store and each load, a value that several members rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -94,19 +94,44 @@ def evaluations(graph: GroupGraph, producer: Group, members: Sequence[Group]) ->
     once for each run of elements in which they are the same, of those that a thread takes where the device does not hoist.
     """
     after = max(elements(graph, group) for group in members)
+    if not graph.device.hoists:
+        return after // _vectors_with_one(graph, producer, members, after)
     repeated = after
     for value in producer.outputs:
         for use in value.uses:
             if isinstance(use.operation, GraphOp) and graph.group_of.get(graph.top(use.operation)) in members:
                 repeated = min(repeated, _same_run(shape(value), shape(use.operation.results[0])))
-    if not graph.device.hoists:
-        repeated = gcd(repeated, _vector(producer))
     return after // max(repeated, 1)
 
 
-def _vector(producer: Group) -> int:
-    """Elements of a thread that lie side by side, if no type in its kernel is wider than those of the producer's results."""
-    return _VECTOR_BYTES // max(dtype(value).itemsize for value in producer.outputs)
+def _vectors_with_one(graph: GroupGraph, producer: Group, members: Sequence[Group], after: int) -> int:
+    """How many elements of a thread have the same of the producer's values: all of its vector, or one."""
+    width = _VECTOR_BYTES // max(dtype(value).itemsize for value in producer.outputs)
+    runs = [run for value in producer.outputs for run in _runs(graph, value, members)]
+    return gcd(min(runs, default=after), width)
+
+
+def _runs(graph: GroupGraph, value: SSAValue, members: Sequence[Group]) -> Iterator[int]:
+    """The runs of elements that get the same element of a value wherever the members broadcast it, or what they make of it."""
+    waiting, seen = [value], {value}
+    while waiting:
+        small = waiting.pop()
+        for use in small.uses:
+            op = use.operation
+            if graph.group_of.get(graph.top(op)) not in members:
+                continue
+            if isinstance(op, KernelOp):
+                further = op.block.args[use.index]
+            elif isinstance(op, GraphOp):
+                further = op.results[0]
+                if extents.estimate(graph.size(further)) > extents.estimate(graph.size(value)):
+                    yield _same_run(shape(small), shape(further))
+                    continue
+            else:
+                continue
+            if further not in seen:
+                seen.add(further)
+                waiting.append(further)
 
 
 def _same_run(small: Sequence[int], large: Sequence[int]) -> int:

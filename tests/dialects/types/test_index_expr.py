@@ -6,6 +6,7 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from fuse_opt.dialects.types.index_expr import (
+    Clamp,
     Dim,
     IndexExpr,
     constant,
@@ -52,6 +53,13 @@ def test_clamp_knows_ranges() -> None:
     assert i.clamp(4, 4) == constant(4)
     assert i.clamp(0, -1) == constant(-1)
     assert (i - 3).clamp(0, 5).bounds == (0, 5)
+
+
+def test_clamp_stays_loose_where_it_was_made_so() -> None:
+    i, j = dimension("i", 10), dimension("j", 20)
+    loose = (i - 3).clamp(0, 5, loose=True).substitute({Dim("i", 10): j})
+    ((atom, _),) = loose.terms
+    assert isinstance(atom, Clamp) and atom.loose and loose == (j - 3).clamp(0, 5)
 
 
 def test_reflection_stays_inside() -> None:

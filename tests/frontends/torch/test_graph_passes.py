@@ -7,6 +7,7 @@ from torch_testing import check, compiled, external, torch
 from torch_testing import fresh as fresh
 
 from fuse_opt.frontends.torch import collect_reports
+from fuse_opt.frontends.torch.export import export
 
 functional: Any = torch.nn.functional
 
@@ -42,6 +43,11 @@ def test_upsampling_by_whole_factors_is_a_view(options: dict[str, Any]):
     for call, argument in ((compiled(function), a), (function, b)):
         (y := call(argument)).backward(torch.linspace(-1, 1, y.numel()).reshape(y.shape))
     torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_exported_upsampling_by_whole_factors_has_no_positions():
+    (text,) = export(lambda x: functional.interpolate(x, scale_factor=2) + 1, [torch.randn(2, 3, 5, 7)])
+    assert "graph.broadcast_to" in text and "graph.index" not in text
 
 
 def test_upsampling_by_other_factors():

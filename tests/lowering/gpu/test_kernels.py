@@ -381,6 +381,30 @@ def test_approximations_are_taken_where_nobody_sees_them_or_asks_for_them(
     assert found == called, found
 
 
+def turned_halves(rows: int, half: int, kind: str) -> str:
+    """As in a rotary embedding."""
+    x, part = f"tensor<{rows}x{2 * half}x{kind}>", f"tensor<{rows}x{half}x{kind}>"
+    return f"""func.func @f(%x: {x}) -> {x} {{
+      %a = graph.slice %x {{starts = array<i64: 0, 0>, stops = array<i64: {rows}, {half}>}} : ({x}) -> {part}
+      %b = graph.slice %x {{starts = array<i64: 0, {half}>, stops = array<i64: {rows}, {2 * half}>}} : ({x}) -> {part}
+      %c = graph.negative %b : ({part}) -> {part}
+      %d = graph.concat %c, %a {{axis = 1 : i64}} : ({part}, {part}) -> {x}
+      %r = graph.add %d, %x : ({x}, {x}) -> {x}
+      func.return %r : {x}
+    }}"""
+
+
+@needs_cxx
+@pytest.mark.parametrize(("kind", "half", "vectors"), [("f32", 32, 3), ("f32", 6, 1), ("bf16", 64, 3), ("bf16", 12, 1)])
+def test_halves_are_read_by_vectors_where_each_lies_in_one(kind: str, half: int, vectors: int) -> None:
+    text = turned_halves(2**19 // half, half, kind)
+    module = combined({"f": text})
+    kernel = kernels_text(module).partition("_unaligned(")[0]
+    assert len(re.findall(r"fo_vector<\w+, \d> vector\d* = ", kernel)) == vectors
+    arguments = random_arguments(parse(text), 1)
+    assert_close(CudaOnCpu(module).run("f", arguments), evaluate(parse(text), arguments), text)
+
+
 THREE = """func.func @f(%x: tensor<65536xf32>) -> tensor<65536xf32> {
   %a = graph.exp %x : (tensor<65536xf32>) -> tensor<65536xf32>
   %b = graph.tanh %a : (tensor<65536xf32>) -> tensor<65536xf32>

@@ -23,6 +23,18 @@ def test_kernel_count(program: Program) -> None:
     assert_same_bits(evaluate(module, arguments), evaluate(original, arguments))
 
 
+@pytest.mark.parametrize(("extent", "count"), [(112, 1), (111, 2)])
+def test_what_a_thread_computes_once_for_its_vector_costs_less_than_a_launch(extent: int, count: int) -> None:
+    """Rows of an odd number of elements have vectors in which a channel ends, so an element of them each has its own root."""
+    x, c = f"tensor<32x64x{extent}x{extent}xf32>", "tensor<64xf32>"
+    text = f"""func.func @f(%x: {x}, %s: {c}, %b: {c}, %m: {c}, %v: {c}) -> {x} {{
+      %y = graph.batch_norm %x, %s, %b, %m, %v : ({x}, {c}, {c}, {c}, {c}) -> {x}
+      func.return %y : {x}
+    }}"""
+    module = optimized(text, ["gpu-attach-device{device=h100}", *DEFAULT_PIPELINE])
+    assert len(kernels(module)) == count
+
+
 def test_the_documentation_has_the_table() -> None:
     rows = [f"| {program.what} | {program.kernels} |" for program in PROGRAMS]
     module = optimized((ROOT / "examples" / "transformer_block.mlir").read_text(), DEFAULT_PIPELINE)
