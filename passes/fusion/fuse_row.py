@@ -8,6 +8,7 @@ from math import prod
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Unschedulable, trace
 from fuse_opt.dialects.analysis.loop_order import choose_order
+from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.dialects.types import extents
@@ -137,7 +138,24 @@ def _is_one_pass(loop_body: LoopBody, kind: str) -> bool:
 
 
 def _refuse_repeated(graph: GroupGraph, members: list[Group], loop_body: LoopBody) -> Refusal | None:
-    """Refuses when a costly value would be computed anew in many rows, or in many windows, though it is the same in all."""
+    """
+    Refuses when a costly value would be computed anew in many rows, or in many windows, though it is the same in all, and is not
+    so already in a member.
+    """
+    added = _repeated(graph, loop_body)
+    if not isinstance(added, int) or not added:
+        return None if isinstance(added, int) else added
+    refusal = refuse_loss(graph, estimate(graph, members, added))
+    if refusal is None or not any(isinstance(op, KernelOp) for group in members for op in group.ops):
+        return refusal
+    bodies = [traced(graph, [group]) for group in members if group.kind == FusionKind.REDUCTION]
+    known = [_repeated(graph, body) for body in bodies if not isinstance(body, Refusal)]
+    already = sum(work for work in known if isinstance(work, int))
+    return refuse_loss(graph, estimate(graph, members, max(added - already, 0)))
+
+
+def _repeated(graph: GroupGraph, loop_body: LoopBody) -> int | Refusal:
+    """Operations on values that are computed more often than they have elements; why that is out of the question."""
     rows = extents.estimate(prod(loop_body.row_extents))
     of_row = frozenset(dim for index in loop_body.rows for dim in index.dims())
     of_elements = added = 0
@@ -164,7 +182,7 @@ def _refuse_repeated(graph: GroupGraph, members: list[Group], loop_body: LoopBod
             return Refusal(
                 "recompute", message, numbers, f"at most {graph.device.recompute_limit} operations to repeat"
             )
-    return refuse_loss(graph, estimate(graph, members, added)) if added else None
+    return added
 
 
 @dataclass(frozen=True)

@@ -58,3 +58,10 @@ def test_several_convolutions_are_a_kernel_each() -> None:
     )
     assert len(kernels(optimized(text, PIPELINE))) == 3
     assert len(kernels(optimized(text, "gpu-attach-device{device=h100},default"))) == 3, "no sum is computed again"
+
+
+def test_what_follows_windows_is_in_their_kernel() -> None:
+    text = conv("16x120x28x28", "120x1x5x5", "16x120x28x28", "groups = 120 : i64, pads = array<i64: 2, 2, 2, 2>")
+    relu = "%y = graph.relu %r : (tensor<16x120x28x28xf32>) -> tensor<16x120x28x28xf32>\nfunc.return %y"
+    found = kernels(optimized(text.replace("func.return %r", relu), "gpu-attach-device{device=h100},default"))
+    assert len(found) == 1, "padding is computed again in the windows' kernel alone already"
