@@ -6,7 +6,7 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import STORES
 
 UNROLL = "fused.unroll"
-"""Attribute of a loop that is to be unrolled whole: its buffers can be registers then."""
+"""Attribute of a loop that is to be unrolled whole: its buffers can be registers then; or so many times, where it is a number."""
 
 
 ROLLED = "fused.rolled"

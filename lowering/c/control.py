@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
 from xdsl.dialects import scf
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from fuse_opt.lowering.c.expressions import ExpressionPrinter, row_key, row_type, type_name
@@ -80,8 +81,8 @@ class ControlPrinter(ExpressionPrinter):
         start = self.text(lower)
         end = self.text(upper, Level.ADD)
         by = self.text(step)
-        if UNROLL in op.attributes:
-            self.emit("#pragma unroll")
+        if (unroll := op.attributes.get(UNROLL)) is not None:
+            self.emit(f"#pragma unroll {unroll.value.data}" if isinstance(unroll, IntegerAttr) else "#pragma unroll")
         if ROLLED in op.attributes:
             for line in self.language.rolled:
                 self.emit(line)

@@ -16,7 +16,15 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.gpu.kernels import DYNAMIC_SHARED, shared_bytes
 from fuse_opt.lowering.errors import LoweringError
-from fuse_opt.lowering.gpu.columns import THREADS, build_columns, column_shape, is_short, lie_side_by_side
+from fuse_opt.lowering.gpu.columns import (
+    THREADS,
+    build_columns,
+    can_be_wide,
+    column_shape,
+    is_short,
+    lie_side_by_side,
+    wide_shape,
+)
 from fuse_opt.lowering.gpu.context import GpuParts, Grid
 from fuse_opt.lowering.gpu.horizontal import build_horizontal_blocks
 from fuse_opt.lowering.gpu.limits import GpuLimits, GpuSchedule, gpu_limits, gpu_schedule
@@ -167,11 +175,12 @@ def _build_phases(
 
 def _split(plan: RowPlan, columns: bool) -> SplitKernel | None:
     """The kernel with rows that several blocks share, where this is worth it."""
-    shape = column_shape(plan) if columns else (1, row_team_threads(plan))
     if not can_split(plan) or plan.columns * plan.row.extent == 0:
         return None
-    splits = split_count(plan, shape, -(-plan.row.extent // shape[0]))
-    return SplitKernel(plan.parts, plan, shape, splits, columns) if splits > 1 else None
+    wide = columns and can_be_wide(plan)
+    shape = wide_shape(plan) if wide else column_shape(plan) if columns else (1, row_team_threads(plan))
+    splits = split_count(plan, shape, -(-plan.row.extent // shape[0]), wide)
+    return SplitKernel(plan.parts, plan, shape, splits, columns, wide) if splits > 1 else None
 
 
 def _build_whole(plan: RowPlan, columns: bool) -> Grid:

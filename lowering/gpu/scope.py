@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import MemRefType, UnitAttr
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, UnitAttr, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
 from fuse_opt.dialects import gpu
@@ -162,10 +162,15 @@ def unrolled(
     last = dim.extent if count is None else count
     bounds = (scope.index_constant(0), scope.index_constant(last), scope.index_constant(1))
     results = loop(scope, bounds, accumulators, body, (dim, name), hints)
+    unroll_last(scope)
+    return results
+
+
+def unroll_last(scope: Scope, count: int | None = None) -> None:
+    """Has the compiler write out the loop that was just made, or so many turns of it at a time."""
     made = scope.block.last_op
     assert made is not None
-    made.attributes[UNROLL] = UnitAttr()
-    return results
+    made.attributes[UNROLL] = UnitAttr() if count is None else IntegerAttr(count, i64)
 
 
 def store_at(scope: Scope, value: SSAValue, memory: SSAValue, index: SSAValue) -> None:

@@ -38,6 +38,9 @@ THREADS = 256
 VALUES_OF_THREAD = 16
 """Elements that each thread of a part must have."""
 MOST_SPLITS = 256
+WIDE_RESIDENT = 1024
+"""Threads of a processor that are enough where each has so many loads under way as a wide split unrolls."""
+WIDE_UNROLL = 8
 _ALIGNMENT = 256
 
 
@@ -61,15 +64,16 @@ class _Partials:
     scratch: Scratch
 
 
-def split_count(plan: RowPlan, shape: tuple[int, int], blocks: int) -> int:
-    """Blocks that share a row, where `blocks` would do without."""
+def split_count(plan: RowPlan, shape: tuple[int, int], blocks: int, wide: bool = False) -> int:
+    """Blocks that share a row, where `blocks` would do without; `wide` ones have loads enough under way to be few."""
     schedule = plan.parts.schedule
     if schedule.splits is not None:
         return min(schedule.splits, MOST_SPLITS * 4)
     if schedule.variant is not None or blocks >= schedule.limits.processors:
         return 1
     shortest = shape[1] * VALUES_OF_THREAD
-    return min(2 * schedule.limits.processors // max(blocks, 1), plan.columns // shortest, MOST_SPLITS)
+    wanted = WIDE_RESIDENT // (shape[0] * shape[1]) if wide else 2
+    return min(wanted * schedule.limits.processors // max(blocks, 1), plan.columns // shortest, MOST_SPLITS)
 
 
 def can_split(plan: RowPlan) -> bool:
@@ -101,6 +105,8 @@ class SplitKernel:
     splits: int
     columns: bool
     """Whether neighbours in memory belong to other rows."""
+    wide: bool = False
+    """Whether loads of WIDE_UNROLL turns of the loop are under way together."""
     partials: list[_Partials] = field(default_factory=list[_Partials])
     moments: Moments = field(default_factory=dict[ScalarNode, ScalarNode])
     """Of the first two stages, which are one launch then."""
@@ -167,6 +173,7 @@ class SplitKernel:
         kernel, rows = parts.kernel, RowStages(parts, team, False, width, part)
         if width > 1 and not ((memories := rows.memories([stage])) and parts.takes_vectors(memories)):
             rows = RowStages(parts, team, False, 1, part)
+        rows.together = WIDE_UNROLL if self.wide else None
         if self._has_moments(stage):
             moments = MomentsOfRow(rows, stage, self.moments)
             return moments.total(kernel, moments.reduce(kernel))

@@ -20,7 +20,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.gpu.context import GpuParts
 from fuse_opt.lowering.gpu.reduce import Reducer, combine
-from fuse_opt.lowering.gpu.scope import Body, Values, combined_index, less, loop, unrolled, when
+from fuse_opt.lowering.gpu.scope import Body, Values, combined_index, less, loop, unroll_last, unrolled, when
 from fuse_opt.lowering.gpu.vectors import HeldVectors, VectorMover, VectorPlan, plan_vectors, vector_memories
 from fuse_opt.lowering.kernel.element_emitter import ElementEmitter, KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
@@ -104,6 +104,8 @@ class RowStages:
     width: int = 1
     part: RowPart | None = None
     held: HeldRow | None = None
+    together: int | None = None
+    """Turns of a loop whose loads are to be under way together; None leaves it to the compiler."""
     _in_registers: bool = False
     _columns: dict[tuple[Dim, ...], Columns] = field(default_factory=dict[tuple[Dim, ...], Columns])
 
@@ -252,7 +254,10 @@ class RowStages:
         if self._in_registers and (stage.taken or stage.left):
             return self._turn_loop(scope, columns, starts, vector, hints)
         name = "column" if columns.plan is None else "vector"
-        return loop(scope, bounds, starts, vector, (columns.counted, name), hints)
+        results = loop(scope, bounds, starts, vector, (columns.counted, name), hints)
+        if self.together is not None:
+            unroll_last(scope, self.together)
+        return results
 
     def bounds(self, scope: Scope, columns: Columns) -> tuple[SSAValue, SSAValue, SSAValue]:
         constant = scope.index_constant

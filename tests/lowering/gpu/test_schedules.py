@@ -383,9 +383,10 @@ def test_what_does_not_fit_the_device_runs_without_shared_memory_and_says_so() -
 
 def test_few_columns_share_a_reduction_over_many_blocks_without_atomics() -> None:
     first, last = kernels_of(reduce("sum", 1 << 16, 64, 0, "f32"), "column", {})
-    assert first[0].startswith("split, launch 1 of 2: 128 blocks share a row")
-    assert first[1].grid == (256, 1, 1) and last[1].grid == (2, 1, 1)
-    assert "atomic" not in emit_cuda(scheduled(reduce("sum", 1 << 16, 64, 0, "f32"), "column", {}))
+    assert first[0] == "split, launch 1 of 2: 132 blocks share a row, 16 threads a row, 64 a block"
+    assert first[1].grid == (132, 1, 1) and last[1].grid == (1, 1, 1)
+    text = emit_cuda(scheduled(reduce("sum", 1 << 16, 64, 0, "f32"), "column", {}))
+    assert "atomic" not in text and text.count("#pragma unroll 8\n") == 1
 
 
 @needs_cxx
