@@ -4,8 +4,9 @@ The library takes a pattern whose entries end where its arrays do. Ours have a c
 on the device alone. So what is behind the last entry is given to the last row, as zeros: nothing waits for the device, and a call
 is part of a graph. The same kernels look at the pattern first, as the library reads where it says.
 
-On an H100 rows became NaN that read nothing infinite, where another row did. So it is for those who take all numbers to be finite
-(`numerics=finite`), and where its backend is named (`--backend=cusparse`).
+No algorithm of it (12.6, on an H200) is right of infinities and has the same bits in each run. `CSR_ALG3`, said to have them, has
+other ones for rows of very different lengths, and makes NaN of rows that read nothing infinite where others do. The one taken
+keeps rows apart, but adds long ones in any order: it is for `numerics=fast`, where its backend is named (`--backend=cusparse`).
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from fuse_opt.runtime.device.driver import Device
 
 # Values of enums in cusparse.h.
 _AS_IT_IS, _INDEX_I32, _FROM_ZERO, _ROW_MAJOR = 0, 2, 0, 2
-_DETERMINISTIC = 12
-"""CUSPARSE_SPMM_CSR_ALG3, the only algorithm for csr whose results are said to be the same in each run."""
+_BY_ROWS = 6
+"""CUSPARSE_SPMM_CSR_ALG2, for matrices whose rows are contiguous."""
 _NOWHERE = WORKSPACE_ALIGNMENT
 """Where arrays are said to be until the first run."""
 _LIBRARYS_OWN = 1 << 20
@@ -141,7 +142,7 @@ class Cusparse(Handles):
         one = ctypes.addressof(scalars)
         zero = one + ctypes.sizeof(scalars) // 2
         sparse, dense, result = matrices
-        return self._handle, _AS_IT_IS, _AS_IT_IS, one, sparse, dense, zero, result, kind, _DETERMINISTIC
+        return self._handle, _AS_IT_IS, _AS_IT_IS, one, sparse, dense, zero, result, kind, _BY_ROWS
 
     def _sparse(self, extents: tuple[int, int, int], kind: int) -> int:
         create, destroy = "cusparseCreateCsr", "cusparseDestroySpMat"
@@ -178,7 +179,9 @@ def _accepts(site: Site) -> str | None:
     if not all(tensor.size for tensor in (*site.operands, *site.results)):
         return "empty"
     if x.shape[1] == 1:
-        return "vector"  # for which it may take another algorithm, which does not promise the same bits
+        return "vector"  # for which it may take another algorithm
+    if indices.size > (indptr.size - 1) * x.shape[0]:
+        return "capacity"  # more entries than the matrix has elements: the library refuses it
     extents: Sequence[int] = (indptr.size, indices.size, *x.shape)
     return "extent" if max(extents) >= _MOST_EXTENT else None
 
@@ -209,7 +212,7 @@ def _register() -> None:
         _cost,
         workspace=_workspace,
         optional=True,
-        numerics="finite",
+        numerics="fast",
         platform="cuda",
     )
 

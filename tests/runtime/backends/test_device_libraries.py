@@ -131,14 +131,15 @@ def test_what_a_device_runs_is_chosen_again(device: str, some: slice) -> None:
         ((20_000, 20_000, 220_000, 64), "f32", "gpu.csr_matmul"),
         ((1024, 1024, 200_000, 512), "f16", "gpu.csr_matmul"),
         ((1024, 1024, 200_000, 1), "f32", "gpu.csr_matmul"),
+        ((64, 64, 4097, 512), "f32", "gpu.csr_matmul"),
     ],
 )
 def test_csr_products_are_chosen_by_cost(extents: tuple[int, int, int, int], dtype: str, named: str) -> None:
     text = csr_product_text(*extents, dtype)
-    finite = ",".join(DEFAULT_PIPELINE).replace("select-implementation", "select-implementation{numerics=finite}")
+    fast = ",".join(DEFAULT_PIPELINE).replace("select-implementation", "select-implementation{numerics=fast}")
     for words, passes, expected in (
-        ("cusparse", finite, named),
-        ("-cublas", finite, "gpu.csr_matmul"),
+        ("cusparse", fast, named),
+        ("-cublas", fast, "gpu.csr_matmul"),
         ("cusparse", "default", "gpu.csr_matmul"),
     ):
         module = optimize(parse(text), f"gpu-attach-device{{device=h200}},attach-backends{{backends={words}}},{passes}")
@@ -147,6 +148,8 @@ def test_csr_products_are_chosen_by_cost(extents: tuple[int, int, int, int], dty
     offer = find_offer("graph.csr_matmul", "cusparse.csr_matmul")
     assert offer is not None
     reasons = {"f16": "dtype"} if extents[3] > 1 else {"f32": "vector"}
+    if extents[2] > extents[0] * extents[1]:
+        reasons = {"f32": "capacity"}
     assert offer.refusal(site) == reasons.get(dtype)
     assert offer.workspace_bytes(site) >= 4 * (extents[0] + 1 + extents[2]) + (1 << 20)
 
