@@ -94,13 +94,15 @@ __device__ inline void csr_product(
       for (int j = 0; j < V; ++j) narrow(rounded.each[j], totals[j]);
       *(struct some_columns<T, V> *)(out + (u64)row * (u64)p->width + column) = rounded;
     } else {
-      long long begin = (long long)task * p->part, end = begin + p->part, before = -1;
+      long long begin = (long long)task * p->part, end = begin + p->part;
+      int *starts = column ? (int *)0 : (int *)((A *)memory + 2 * (u64)p->parts * (u64)p->width) + task;
+      if (starts) *starts = -1;
 #pragma unroll 1
       for (int side = 0; side < 2; ++side) {
         long long row = row_of(p, indptr, side ? end - 1 : begin);
         row_bounds(p, indptr, row, first, last);
-        if (row == before || !is_long(p, first, last) || last <= begin || first >= end) continue;
-        before = row;
+        if (!is_long(p, first, last) || last <= begin || (side ? first <= begin : first > begin)) continue;
+        if (first >= begin && starts) *starts = (int)row;
         A totals[V] = {};
         int from = (int)(first > begin ? first : begin), to = (int)(last < end ? last : end);
         add_entries<T, V, entries, A>(p, indices, values, x, column, from, to, wrong, totals);
@@ -128,11 +130,11 @@ template <class T> __device__ inline void join_rows(const struct stored *p, cons
   typedef decltype(wide(T{})) A;
   u64 width = (u64)p->width;
   for (u64 k = first_thread(); k < (u64)p->parts * width; k += all_threads()) {
-    long long part = (long long)(k / width), begin = part * p->part, row = row_of(p, indptr, begin + p->part - 1), first, last;
+    long long part = (long long)(k / width), row = ((const int *)((const A *)memory + 2 * (u64)p->parts * width))[part], first, last;
+    if (row < 0) continue;
     u64 column = k - (u64)part * width;
     row_bounds(p, indptr, row, first, last);
-    if (!is_long(p, first, last) || first < begin || first >= begin + p->part) continue;
-    u64 side = first > begin, parts = (u64)((last - 1) / p->part - part);
+    u64 side = first > part * p->part, parts = (u64)((last - 1) / p->part - part);
     const A *from = (const A *)memory + 2 * (u64)part * width + column;
     A total = from[side * width];
     for (u64 next = 1; next <= parts; next += ENTRIES) {

@@ -17,7 +17,7 @@ from fuse_opt.runtime.host.c_records import fields_of
 _SOURCE = "backends/gpu_sparse.cuh"
 _ENTRIES = 4
 """Entries that a thread reads at a time; ENTRIES of the text."""
-_PART = 128
+_PART = 64
 """Entries of a part of a long row: sums depend on it, so that it is the same on every device."""
 _SHORT_FLOATS = ("f32", "f16", "bf16")
 _BESIDE = 4
@@ -48,9 +48,9 @@ def _parts(call: LibraryCall) -> int:
 
 
 def csr_matmul_bytes(call: LibraryCall) -> int:
-    """The workspace of a call: the sums of two rows in each part."""
+    """The workspace of a call: the sums of two rows in each part, and the long row that begins there."""
     widest = 8 if call.inputs[2].dtype not in _SHORT_FLOATS else 4
-    return 2 * _parts(call) * call.inputs[3].shape[1] * widest
+    return _parts(call) * (2 * call.inputs[3].shape[1] * widest + 4)
 
 
 def csr_matmul(call: LibraryCall) -> Planned | None:
