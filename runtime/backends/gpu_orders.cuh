@@ -119,7 +119,7 @@ __device__ inline void put_ordered(
   if (p->values) BY_TYPE(p->type, SHORT_VALUE)
 }
 
-/* A block for each short line of elements of at most 32 bits, or, `packed`, for a run of a longer one, of which the keys are the result:
+/* A block for each short line of elements of at most 32 bits, or, `packed`, of keys, which are the result:
  * keys with where they come from, no two of which are equal, in registers. Element k of a thread is at 4 times its number and k; a network (Batcher 1968) sorts within threads, warps, then the block. */
 extern "C" __global__ void __launch_bounds__(256, 6) gpu_sort_lines(const struct lines *__restrict__ p, const char *__restrict__ x, char *__restrict__ values, long long *__restrict__ indices, u64 *__restrict__ keys) {
   __shared__ u64 all[SHORT_EACH * 256];
@@ -171,8 +171,11 @@ extern "C" __global__ void __launch_bounds__(256, 6) gpu_sort_lines(const struct
   }
 }
 
-#define MERGED 2048 /* keys that a block merges: two of the shortest runs */
-#define MERGED_EACH (MERGED / 256)
+#define MERGED_EACH 9 /* odd, so that neighbours write different banks */
+#define MERGED (MERGED_EACH * 256) /* keys that a block merges */
+#define SORTED_EACH 9
+#define SORTED_THREADS 512
+#define SORTED (SORTED_EACH * SORTED_THREADS) /* keys that a block sorts */
 
 /* How many of the first `upto` keys of two sorted runs, no two of which are equal, are of the first run. */
 __device__ inline unsigned of_first(const u64 *a, unsigned in_a, const u64 *b, unsigned in_b, unsigned upto) {
@@ -198,16 +201,67 @@ __device__ inline unsigned of_first_by_warp(const u64 *a, unsigned in_a, const u
   return low;
 }
 
+/* A block for each run of a line, of at most SORTED elements: keys as of `gpu_sort_lines`, those of a thread sorted by exchanges of
+ * neighbours, then merged in shared memory. */
+extern "C" __global__ void __launch_bounds__(512) gpu_sort_blocks(const struct lines *__restrict__ p, const char *__restrict__ x, char *__restrict__ values, long long *__restrict__ indices, u64 *__restrict__ keys) {
+  __shared__ u64 all[SORTED];
+  unsigned extent = (unsigned)p->extent, run = (unsigned)p->run, runs = (extent - 1) / run + 1, start = blockIdx.x % runs * run;
+  unsigned some = extent - start < run ? extent - start : run, place = threadIdx.x * SORTED_EACH;
+  u64 line = blockIdx.x / runs, own[SORTED_EACH];
+#pragma unroll
+  for (unsigned k = 0; k < SORTED_EACH; ++k) {
+    unsigned within = k * SORTED_THREADS + threadIdx.x, at = start + within, key = 0;
+    if (within < some && p->packed < 2) BY_TYPE(p->type, SHORT_KEY)
+    u64 packed = p->packed == 2 && within < some ? keys[line * extent + at] : (u64)(p->descending ? ~key : key) << 32 | at;
+    all[within] = within < some ? packed : NONE;
+  }
+  __syncthreads();
+#pragma unroll
+  for (unsigned k = 0; k < SORTED_EACH; ++k) own[k] = all[place + k];
+#pragma unroll
+  for (unsigned turn = 0; turn < SORTED_EACH; ++turn)
+#pragma unroll
+    for (unsigned k = turn % 2; k + 1 < SORTED_EACH; k += 2) {
+      u64 low = own[k] < own[k + 1] ? own[k] : own[k + 1], high = own[k] < own[k + 1] ? own[k + 1] : own[k];
+      own[k] = low, own[k + 1] = high;
+    }
+  for (unsigned width = SORTED_EACH;; width *= 2) {
+    __syncthreads();  // then everybody has read what was there
+#pragma unroll
+    for (unsigned k = 0; k < SORTED_EACH; ++k) all[place + k] = own[k];
+    __syncthreads();
+    if (width >= some) break;
+    unsigned pair = place / (2 * width) * (2 * width), in = place - pair;
+    const u64 *a = all + pair, *b = a + width;
+    unsigned next_a = of_first(a, width, b, width, in), next_b = in - next_a;
+    u64 first = next_a < width ? a[next_a] : NONE, second = next_b < width ? b[next_b] : NONE;
+#pragma unroll
+    for (unsigned k = 0; k < SORTED_EACH; ++k) {
+      bool is_a = first < second;
+      own[k] = is_a ? first : second;
+      if (is_a) first = ++next_a < width ? a[next_a] : NONE;
+      else second = ++next_b < width ? b[next_b] : NONE;
+    }
+  }
+  for (unsigned k = threadIdx.x; k < some; k += SORTED_THREADS) {  // neighbours write neighbours
+    if (p->packed) keys[line * extent + start + k] = all[k];
+    else put_ordered(p, x, values, indices, line, start + k, HALF(all[k], 0));
+  }
+}
+
 /* Merges neighbouring runs of keys of each line (merge path: Green, McColl, Bader 2012): a block makes MERGED of them. The last such
  * launch, that makes a single run, puts what is wanted of it in place of keys. */
-extern "C" __global__ void __launch_bounds__(256) gpu_merge_keys(const struct lines *__restrict__ p, const u64 *__restrict__ keys, u64 *__restrict__ to, const char *__restrict__ x, char *__restrict__ values, long long *__restrict__ indices) {
+extern "C" __global__ void __launch_bounds__(256, 5) gpu_merge_keys(const struct lines *__restrict__ p, const u64 *__restrict__ keys, u64 *__restrict__ to, const char *__restrict__ x, char *__restrict__ values, long long *__restrict__ indices) {
   __shared__ u64 both[MERGED];
   __shared__ unsigned ends[2];
-  unsigned extent = (unsigned)p->extent, run = (unsigned)p->run, tiles = (extent - 1) / MERGED + 1;
-  unsigned first = blockIdx.x % tiles * MERGED, pair = first / (2 * run) * (2 * run), left = extent - pair;
-  unsigned in_a = left < run ? left : run, in_b = left - in_a < run ? left - in_a : run;
-  const u64 *a = keys + (u64)(blockIdx.x / tiles) * extent + pair, *b = a + in_a;
-  unsigned begin = first - pair, end = in_a + in_b - begin < MERGED ? in_a + in_b : begin + MERGED;
+  unsigned extent = (unsigned)p->extent, run = (unsigned)p->run, tiles = (2 * run - 1) / MERGED + 1;
+  unsigned all_tiles = ((extent - 1) / (2 * run) + 1) * tiles, tile = blockIdx.x % all_tiles, pair = tile / tiles * (2 * run);
+  unsigned left = extent - pair, in_a = left < run ? left : run, in_b = left - in_a < run ? left - in_a : run;
+  u64 line = blockIdx.x / all_tiles;
+  const u64 *a = keys + line * extent + pair, *b = a + in_a;
+  unsigned begin = tile % tiles * MERGED, first = pair + begin;
+  if (begin >= in_a + in_b) return;
+  unsigned end = in_a + in_b - begin < MERGED ? in_a + in_b : begin + MERGED;
   if (threadIdx.x < 64) {
     unsigned found = of_first_by_warp(a, in_a, b, in_b, threadIdx.x < 32 ? begin : end);
     if (threadIdx.x % 32 == 0) ends[threadIdx.x / 32] = found;
@@ -219,20 +273,19 @@ extern "C" __global__ void __launch_bounds__(256) gpu_merge_keys(const struct li
   unsigned at = threadIdx.x * MERGED_EACH;
   u64 own[MERGED_EACH];
   unsigned next_a = at < some ? of_first(both, some_a, both + some_a, some_b, at) : some_a, next_b = at - next_a;
+  u64 first_a = next_a < some_a ? both[next_a] : NONE, first_b = next_b < some_b ? both[some_a + next_b] : NONE;
 #pragma unroll
   for (unsigned k = 0; k < MERGED_EACH; ++k) {
-    if (at + k >= some) continue;
-    bool is_a = next_b >= some_b || (next_a < some_a && both[next_a] < both[some_a + next_b]);
-    own[k] = both[is_a ? next_a : some_a + next_b];
-    next_a += is_a;
-    next_b += !is_a;
+    bool is_a = first_a < first_b;
+    own[k] = is_a ? first_a : first_b;
+    if (is_a) first_a = ++next_a < some_a ? both[next_a] : NONE;
+    else first_b = ++next_b < some_b ? both[some_a + next_b] : NONE;
   }
   __syncthreads();  // then everybody has read what was there
 #pragma unroll
   for (unsigned k = 0; k < MERGED_EACH; ++k)
     if (at + k < some) both[at + k] = own[k];
   __syncthreads();
-  u64 line = blockIdx.x / tiles;
   for (unsigned k = threadIdx.x; k < some; k += blockDim.x) {  // neighbours write neighbours
     if (p->count) put_ordered(p, x, values, indices, line, first + k, HALF(both[k], 0));
     else to[line * extent + first + k] = both[k];

@@ -19,6 +19,8 @@ _CHUNK = 1024
 """What a block sorts, `CHUNK` of the text."""
 _MOST_THREADS = 512
 _MOST_EXTENT = 1 << 31
+_SORTED_THREADS, _SORTED, _MERGED = 512, 4608, 2304
+"""Threads and keys of a block of `gpu_sort_blocks`, and what one of `gpu_merge_keys` makes: as in the text."""
 _SHORT_EACH = 4
 """Elements of a thread of `gpu_sort_lines`."""
 _WIDE_TYPES = ("i64", "ui64", "f64")
@@ -93,11 +95,22 @@ def _is_narrow(lines: Lines) -> bool:
     return TYPES[lines.type] not in _WIDE_TYPES
 
 
-def _sort_lines(lines: Lines, arguments: Addresses, **fields: int) -> Kernel:
-    """What sorts lines of at most `_CHUNK` elements, or runs of so many."""
-    threads = 1 << (max(32, -(-min(lines.extent, _CHUNK) // _SHORT_EACH)) - 1).bit_length()
-    blocks = lines.outer * lines.inner * -(-lines.extent // (_SHORT_EACH * threads))
-    return Kernel("gpu_sort_lines", lines.record(**fields), arguments, blocks, threads)
+def _run(extent: int) -> int:
+    """Elements of the runs that blocks sort of a line: as many as leave no merge to a last run of few."""
+    run = extent
+    while run > _SORTED:
+        run = -(-run // 2)
+    return run
+
+
+def _sort_runs(lines: Lines, arguments: Addresses, **fields: int) -> Kernel:
+    """What sorts lines, or runs of longer ones."""
+    if lines.extent <= _CHUNK:
+        threads = 1 << (max(32, -(-lines.extent // _SHORT_EACH)) - 1).bit_length()
+        return Kernel("gpu_sort_lines", lines.record(**fields), arguments, lines.outer * lines.inner, threads)
+    run = _run(lines.extent)
+    blocks = lines.outer * lines.inner * -(-lines.extent // run)
+    return Kernel("gpu_sort_blocks", lines.record(run=run, **fields), arguments, blocks, _SORTED_THREADS)
 
 
 def _merges(lines: Lines, memory: SortMemory, results: Addresses | None, **wanted: int) -> tuple[list[Kernel], int]:
@@ -105,12 +118,12 @@ def _merges(lines: Lines, memory: SortMemory, results: Addresses | None, **wante
 
     With `results`, x and what is wanted of it, the last launch puts that, and no keys.
     """
-    here, there, run = memory.first[0], memory.second[0], _CHUNK
+    here, there, run = memory.first[0], memory.second[0], _run(lines.extent)
     launches: list[Kernel] = []
-    blocks = lines.outer * lines.inner * -(-lines.extent // (2 * _CHUNK))
     while run < lines.extent:
         is_last = results is not None and 2 * run >= lines.extent
         arguments = partial(_merge_addresses, here, there, results)
+        blocks = lines.outer * lines.inner * -(-lines.extent // (2 * run)) * -(-2 * run // _MERGED)
         launches.append(
             Kernel("gpu_merge_keys", lines.record(run=run, **(wanted if is_last else {})), arguments, blocks)
         )
@@ -126,7 +139,7 @@ def sorting_keys(count: int, memory: SortMemory) -> tuple[list[Kernel], int]:
     """Launches that sort keys, no two of which are equal; and where they are then."""
     keys, line = memory.first[0], Lines(1, count, 1, 0)
     merges, sorted_keys = _merges(line, memory, None)
-    return [_sort_lines(line, partial(_fixed, (keys,) * 4), packed=2), *merges], sorted_keys
+    return [_sort_runs(line, partial(_fixed, (keys,) * 4), packed=2), *merges], sorted_keys
 
 
 def _fixed(addresses: Sequence[int], _: Address) -> Sequence[int]:
@@ -155,11 +168,11 @@ def _ordering(
         return [at(values or out), at(indices or out)]
 
     def kernels(address: Address, fault: int) -> Sequence[Kernel]:
-        if _is_narrow(lines) and lines.extent <= _CHUNK:
-            return [_sort_lines(lines, lambda at: [at(x), *results(at), at(x)], **order, **wanted)]
+        if _is_narrow(lines) and lines.extent <= _SORTED:
+            return [_sort_runs(lines, lambda at: [at(x), *results(at), at(x)], **order, **wanted)]
         memory = SortMemory.at(workspace_at(call, address)[0], lines.count)
         if _is_narrow(lines):
-            runs = _sort_lines(lines, lambda at: [at(x), *results(at), memory.first[0]], **order, packed=1)
+            runs = _sort_runs(lines, lambda at: [at(x), *results(at), memory.first[0]], **order, packed=1)
             merges, _ = _merges(lines, memory, lambda at: [at(x), *results(at)], **wanted)
             return [runs, *merges]
         sorts, (_, numbers) = sorting(lines, memory)

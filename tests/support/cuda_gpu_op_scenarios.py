@@ -191,11 +191,11 @@ def lines_apart() -> str:
         table = random.standard_normal((3, 5, 6)).astype(np.float32)
         _one("graph.index", "axes = array<i64: 1, 2>", f"3x7x{width}xf32", table, rows, columns)
     for kind, name in ((np.float32, "f32"), (np.int16, "i16")):
-        for extent in (5, 200, 901):
+        for extent in (5, 200, 901, 1500):
             lines = random.integers(-40, 40, (3, extent)).astype(kind)
             _one("graph.sort", "axis = 1 : i64", f"3x{extent}x{name}", lines)
             _one("graph.argsort", "axis = 1 : i64, descending = true", f"3x{extent}xi64", lines)
-    return "27 programs"
+    return "31 programs"
 
 
 def long_rows() -> str:
