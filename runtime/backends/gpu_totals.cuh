@@ -9,6 +9,7 @@ struct totals {
   long long reverse, behind;   /* whether from the end; results that come before the first total */
   long long results;           /* the extent of the result */
   long long chunks, chunk;     /* parts of a line that are summed apart first, and elements of each */
+  long long groups;            /* of tiles, of which `gpu_tile_sums` sums each */
 };
 
 template <class A> struct running { typedef A type; };
@@ -206,4 +207,104 @@ extern "C" __global__ void __launch_bounds__(256, 3) gpu_total_line(const struct
   __shared__ u64 memory[TILE], warps[SCANNED / 32];
 #define LINE(T) total_line(p, (const T *)x, (T *)out, sums, memory, warps)
   BY_TYPE(p->type, LINE)
+}
+
+#define TILE_PIECES 4 /* vectors of four elements that a thread has */
+#define WHOLE_TILE (SCANNED * 4 * TILE_PIECES)
+#define GROUP 64 /* tiles whose sum is one number */
+
+struct alignas(16) four {
+  float each[4];
+};
+
+/* A thread's elements of a tile, zeros behind the end: a warp has its share of the tile, a vector of each thread side by side. */
+__device__ inline long long read_whole(const struct totals *p, const float *from, unsigned number, struct four *read) {
+  long long first = (long long)number * WHOLE_TILE + threadIdx.x / 32 * (WHOLE_TILE / (SCANNED / 32)) + 4 * (threadIdx.x % 32);
+#pragma unroll
+  for (int k = 0; k < TILE_PIECES; ++k) {
+    long long at = first + 128 * k;
+    if (at + 4 <= p->extent) read[k] = *(const struct four *)(from + at);
+    else
+      for (int e = 0; e < 4; ++e) read[k].each[e] = at + e < p->extent ? from[at + e] : 0.0f;
+  }
+  return first;
+}
+
+extern "C" __global__ void __launch_bounds__(256) gpu_tiles_begin(const struct totals *__restrict__ p, unsigned *__restrict__ counts) {
+  for (u64 k = first_thread(); k < (u64)p->groups * p->outer; k += all_threads()) counts[k] = 0;
+}
+
+/* Sums of tiles of lines of f32, a block for each, and of groups of tiles: the block that comes last adds those of its group, in order. */
+extern "C" __global__ void __launch_bounds__(256) gpu_tile_sums(const struct totals *__restrict__ p, const float *__restrict__ x, double *sums, unsigned *counts) {
+  __shared__ u64 warps[SCANNED / 32];
+  __shared__ bool is_last;
+  unsigned tiles = (unsigned)p->chunks, groups = (unsigned)p->groups, line = blockIdx.x / tiles, number = blockIdx.x - line * tiles;
+  double *own_sums = sums + (u64)line * (tiles + groups), some = 0, all;
+  struct four read[TILE_PIECES];
+  read_whole(p, x + line * p->extent, number, read);
+#pragma unroll
+  for (int k = 0; k < TILE_PIECES; ++k)
+    some += ((double)read[k].each[0] + (double)read[k].each[1]) + ((double)read[k].each[2] + (double)read[k].each[3]);
+  total_before(1, some, 0.0, (double *)warps, all);
+  unsigned group = number / GROUP, first = group * GROUP, count = tiles - first < GROUP ? tiles - first : GROUP;
+  if (!threadIdx.x) {
+    own_sums[number] = all;
+    __threadfence();
+    is_last = atomicAdd(counts + line * groups + group, 1u) == count - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  if (!is_last) return;
+  some = threadIdx.x < count ? *(const volatile double *)(own_sums + first + threadIdx.x) : 0.0;
+  total_before(1, some, 0.0, (double *)warps, all);
+  if (!threadIdx.x) own_sums[tiles + group] = all;
+}
+
+/* Running sums of a tile behind those of whole groups and of the tiles before it. Last tiles come first: the caches still have them. */
+extern "C" __global__ void __launch_bounds__(256, 3) gpu_tile_totals(const struct totals *__restrict__ p, const float *__restrict__ x, float *__restrict__ out, const double *__restrict__ sums) {
+  __shared__ u64 warps[SCANNED / 32];
+  unsigned tiles = (unsigned)p->chunks, groups = (unsigned)p->groups, block = gridDim.x - 1 - blockIdx.x, line = block / tiles;
+  unsigned number = block - line * tiles, group = number / GROUP, lane = threadIdx.x % 32;
+  const double *own_sums = sums + (u64)line * (tiles + groups), *group_sums = own_sums + tiles;
+  struct four read[TILE_PIECES];
+  long long first = read_whole(p, x + line * p->extent, number, read);
+  unsigned count = group + number % GROUP, share = (count + SCANNED - 1) / SCANNED;
+  double some = 0, of_tiles;
+  for (unsigned k = threadIdx.x * share; k < count && k < (threadIdx.x + 1) * share; ++k)
+    some += k < group ? group_sums[k] : own_sums[group * GROUP + k - group];
+  total_before(1, some, 0.0, (double *)warps, of_tiles);
+  double before[TILE_PIECES], of_warp = 0, all;
+#pragma unroll
+  for (int k = 0; k < TILE_PIECES; ++k) {
+    double upto = (double)read[k].each[0];
+#pragma unroll
+    for (int e = 1; e < 4; ++e) upto += (double)read[k].each[e];
+#pragma unroll
+    for (unsigned apart = 1; apart < 32; apart *= 2) {
+      double other = __shfl_up_sync(0xffffffffu, upto, apart);
+      if (lane >= apart) upto = other + upto;
+    }
+    double previous = __shfl_up_sync(0xffffffffu, upto, 1);
+    before[k] = lane ? of_warp + previous : of_warp;
+    of_warp += __shfl_sync(0xffffffffu, upto, 31);
+  }
+  if (!lane) warps[threadIdx.x / 32] = (u64)__double_as_longlong(of_warp);
+  __syncthreads();
+  all = of_tiles;
+  for (unsigned k = 0; k < threadIdx.x / 32; ++k) all += __longlong_as_double((long long)warps[k]);
+  float *to = out + line * p->extent;
+#pragma unroll
+  for (int k = 0; k < TILE_PIECES; ++k) {
+    long long at = first + 128 * k;
+    double total = all + before[k];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      total += (double)read[k].each[e];
+      read[k].each[e] = (float)total;
+    }
+    if (at + 4 <= p->extent) *(struct four *)(to + at) = read[k];
+    else
+      for (int e = 0; e < 4; ++e)
+        if (at + e < p->extent) to[at + e] = read[k].each[e];
+  }
 }

@@ -23,6 +23,8 @@ _BLOCKS, _COLUMNS = 2048, 1 << 17
 _LEAST_ROWS = 64
 """Rows of a chunk of columns."""
 _MOST_BLOCKS = 1 << 31
+_WHOLE, _GROUP, _VECTOR = 4096, 64, 16
+"""Elements of a tile (`WHOLE_TILE` of the text) and tiles of a group (`GROUP`), and what addresses are multiples of."""
 
 
 class _Record(ctypes.Structure):
@@ -49,9 +51,25 @@ def _record(call: LibraryCall) -> Any:
     return record
 
 
+def _tiles(call: LibraryCall, join: int) -> Any | None:
+    """The record of a call of `gpu_tile_sums` and `gpu_tile_totals`; None for one that is not for them."""
+    x, record = call.inputs[0], _record(call)
+    if x.dtype != "f32" or join != 1 or record.inner != 1 or record.reverse or record.behind or record.chunks == 1:
+        return None
+    record.chunk, record.chunks = _WHOLE, -(-record.extent // _WHOLE)
+    if (record.outer > 1 and record.extent % 4) or record.outer * record.chunks >= _MOST_BLOCKS:
+        return None
+    record.groups = -(-record.chunks // _GROUP)
+    return record
+
+
 def total_bytes(call: LibraryCall) -> int:
-    """The workspace of a call: what each chunk adds up to."""
+    """The workspace of a call: what each chunk adds up to, or each tile and group of tiles, and counts of tiles."""
     record = _record(call)
+    tiles = _tiles(call, 1) if call.operation == "graph.cumulative_sum" else None
+    if tiles is not None:
+        own = 8 * (tiles.chunks + tiles.groups) + 4 * tiles.groups
+        return record.outer * max(own, 8 * record.chunks)
     return 8 * record.outer * record.inner * record.chunks if record.chunks > 1 else 0
 
 
@@ -59,7 +77,7 @@ def _total(call: LibraryCall, join: int) -> Planned | None:
     x, out = call.inputs[0], call.outputs[0]
     if (kind := type_number(x, computes=True)) is None:
         return None
-    record = _record(call)
+    record, tiles = _record(call), _tiles(call, join)
     record.type, record.join = kind, join
     lines, by_columns = record.outer * record.inner, record.inner >= _MOST_INNER
     blocks = record.chunks * (record.outer * -(-record.inner // THREADS) if by_columns else lines)
@@ -69,6 +87,14 @@ def _total(call: LibraryCall, join: int) -> Planned | None:
     sums, totals = ("gpu_column_sums", "gpu_total_columns") if by_columns else ("gpu_chunk_sums", "gpu_total_line")
 
     def kernels(address: Address, fault: int) -> Sequence[Kernel]:
+        if tiles is not None and not (address(x) | address(out)) % _VECTOR:
+            parts = workspace_at(call, address)[0]
+            counts, each = parts + 8 * tiles.outer * (tiles.chunks + tiles.groups), tiles.outer * tiles.chunks
+            return [
+                Kernel("gpu_tiles_begin", tiles, lambda at: [counts], blocks_for(tiles.outer * tiles.groups)),
+                Kernel("gpu_tile_sums", tiles, lambda at: [at(x), parts, counts], each),
+                Kernel("gpu_tile_totals", tiles, lambda at: [at(x), at(out), parts], each),
+            ]
         memory = workspace_at(call, address)[0] if record.chunks > 1 else address(out)
         last = Kernel(totals, record, lambda at: [at(x), at(out), memory], blocks)
         if record.chunks == 1:

@@ -345,6 +345,11 @@ template <class T> static inline T atomicExch(T *address, T value) {
   *address = value;
   return before;
 }
+template <class T> static inline T atomicAdd(T *address, T value) {
+  T before = *address;
+  *address = before + value;
+  return before;
+}
 template <class T> static inline T __ldg(const T *address) { return *address; }
 template <class T> static inline T __ldcs(const T *address) { return *address; }
 template <class T> static inline T __ldcg(const T *address) { return *address; }
