@@ -94,3 +94,41 @@ extern "C" __global__ void __launch_bounds__(256, 4) gpu_near_16_1(const struct 
 extern "C" __global__ void __launch_bounds__(256, 4) gpu_near_2_4(const struct places *__restrict__ p, const char *__restrict__ x, char *__restrict__ out, const char *__restrict__ a, const char *__restrict__ b, struct fault *fault, u64 count, u64 middle, u64 last, u64 shifts, long long x0, long long x1, long long x2, u64 a01, u64 a2, u64 b01, u64 b2) { NEAR(unsigned short, 4) }
 extern "C" __global__ void __launch_bounds__(256, 4) gpu_near_4_4(const struct places *__restrict__ p, const char *__restrict__ x, char *__restrict__ out, const char *__restrict__ a, const char *__restrict__ b, struct fault *fault, u64 count, u64 middle, u64 last, u64 shifts, long long x0, long long x1, long long x2, u64 a01, u64 a2, u64 b01, u64 b2) { NEAR(unsigned, 4) }
 extern "C" __global__ void __launch_bounds__(256, 4) gpu_near_8_2(const struct places *__restrict__ p, const char *__restrict__ x, char *__restrict__ out, const char *__restrict__ a, const char *__restrict__ b, struct fault *fault, u64 count, u64 middle, u64 last, u64 shifts, long long x0, long long x1, long long x2, u64 a01, u64 a2, u64 b01, u64 b2) { NEAR(u64, 2) }
+
+#define ROW_PIECES 8 /* elements of a row that a thread has */
+
+/* Rows at an index each: a warp has a part of a row, `share` elements of it at most, a multiple of 32; a row has `groups` parts. */
+template <class T, class I>
+__device__ inline void read_rows(
+    const struct places *p, const T *x, T *out, const I *a, struct fault *fault, unsigned rows, unsigned groups, unsigned share, u64 middle,
+    unsigned shift, unsigned width, long long x0, long long x1, u64 a01) {
+  unsigned task = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, row = task / groups, group = task - row * groups;
+  if (row >= rows) return;
+  unsigned plane = quotient(row, middle, shift), line = row - plane * (unsigned)middle;
+  unsigned own = plane * HALF(a01, 0) + line * HALF(a01, 1), first = group * share + threadIdx.x % 32;
+  unsigned end = (group + 1) * share < width ? (group + 1) * share : width;
+  long long index = a[own], found = index < 0 && p->wraps[0] ? index + p->limits[0] : index;
+  bool inside = (u64)found < (u64)p->limits[0];
+  if (!inside && threadIdx.x % 32 == 0) note(fault, 0, index, own);
+  const T *from = x + (plane * x0 + line * x1 + (inside ? found : 0) * p->weights[0]) + first;
+  T read[ROW_PIECES];
+#pragma unroll
+  for (int k = 0; k < ROW_PIECES; ++k)
+    if (first + 32 * k < end) read[k] = from[32 * k];
+  T *to = out + (u64)row * width + first;
+#pragma unroll
+  for (int k = 0; k < ROW_PIECES; ++k)
+    if (first + 32 * k < end) to[32 * k] = inside ? read[k] : T{};
+}
+
+#define ROWS_AS(T, I) \
+  read_rows<T, I>( \
+      p, (const T *)x, (T *)out, (const I *)a, fault, (unsigned)rows, HALF(parts, 0), HALF(parts, 1), middle, HALF(sizes, 1), HALF(sizes, 0), x0, \
+      x1, a01)
+#define ROWS(T) \
+  if (p->kinds[0] == 3) ROWS_AS(T, long long); \
+  else ROWS_AS(T, int);
+
+extern "C" __global__ void __launch_bounds__(256) gpu_rows_2(const struct places *__restrict__ p, const char *__restrict__ x, char *__restrict__ out, const char *__restrict__ a, struct fault *fault, u64 rows, u64 parts, u64 sizes, u64 middle, long long x0, long long x1, u64 a01) { ROWS(unsigned short) }
+extern "C" __global__ void __launch_bounds__(256) gpu_rows_4(const struct places *__restrict__ p, const char *__restrict__ x, char *__restrict__ out, const char *__restrict__ a, struct fault *fault, u64 rows, u64 parts, u64 sizes, u64 middle, long long x0, long long x1, u64 a01) { ROWS(unsigned) }
+extern "C" __global__ void __launch_bounds__(256) gpu_rows_8(const struct places *__restrict__ p, const char *__restrict__ x, char *__restrict__ out, const char *__restrict__ a, struct fault *fault, u64 rows, u64 parts, u64 sizes, u64 middle, long long x0, long long x1, u64 a01) { ROWS(u64) }

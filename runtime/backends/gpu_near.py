@@ -14,6 +14,8 @@ from fuse_opt.runtime.backends.gpu_places import Places
 NEAR_OPERANDS = 2
 _NEAR_AXES, _PIECES = 3, 4
 _SMALL = 1 << 31
+_ROW_UNITS, _WIDE_ROW, _ROW_PIECES = (2, 4, 8), 64, 8
+"""Bytes of elements, and elements of a row from which on `gpu_rows_` reads it, and of those each thread so many."""
 _BESIDE = {2: 4, 4: 4, 8: 2}
 """By bytes of an element: how many a thread of `gpu_near_` takes side by side."""
 
@@ -31,6 +33,8 @@ class Near:
     name: str
     numbers: Sequence[int]
     blocks: int
+    operands: int = NEAR_OPERANDS
+    """Addresses of indices among them."""
 
 
 def near_kernel(record: Any, places: Places, x: BufferRef, unit: int, aligned: int) -> Near | None:
@@ -55,6 +59,11 @@ def near_kernel(record: Any, places: Places, x: BufferRef, unit: int, aligned: i
     if last % beside or aligned % (beside * size) or not shares:
         beside = 1
     by_last, by_middle = divisor(last), divisor(middle)
+    if beside == 1 and operands == 1 and unit in _ROW_UNITS and last >= _WIDE_ROW and not steps[1] and x_steps[2] == 1:
+        rows, groups = record.count // last, -(-last // (32 * _ROW_PIECES))
+        share = 32 * -(-last // (32 * groups))
+        numbers = [rows, groups | share << 32, last | by_middle[1] << 32, by_middle[0], *x_steps[:2], steps[0]]
+        return Near(f"gpu_rows_{unit}", numbers, -(-rows * groups * 32 // THREADS), 1)
     count = record.count // beside
     numbers = [count, by_middle[0], by_last[0], by_last[1] | by_middle[1] << 32, *x_steps, *steps]
     return Near(f"gpu_near_{unit}_{beside}", numbers, -(-count // (THREADS * _PIECES // min(beside, 2))))

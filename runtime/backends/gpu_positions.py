@@ -19,10 +19,10 @@ from fuse_opt.runtime.backends.gpu_calls import (
     itemsize,
     type_number,
 )
-from fuse_opt.runtime.backends.gpu_near import NEAR_OPERANDS, Near, near_kernel
+from fuse_opt.runtime.backends.gpu_near import Near, near_kernel
 from fuse_opt.runtime.backends.gpu_orders import Lines, SortMemory, sorting, sorting_keys
 from fuse_opt.runtime.backends.gpu_places import Named, Places
-from fuse_opt.runtime.backends.gpu_updates import line_warps, putting
+from fuse_opt.runtime.backends.gpu_updates import is_summed, line_warps, putting, summing
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, workspace_at
 from fuse_opt.runtime.host.c_records import fields_of
 
@@ -117,10 +117,10 @@ def reading(find: Callable[[LibraryCall], Places]) -> Callable[[LibraryCall], Pl
             if (key := (unit, address(out) % _UNITS[0])) not in nears:
                 nears[key] = near_kernel(record, places, x, *key)
             if (near := nears[key]) is not None:
-                numbers = near.numbers
+                numbers, operands = near.numbers, near.operands
 
                 def near_arguments(at: Address) -> list[int]:
-                    return [at(x), at(out), *_indices(places, at, at(x))[:NEAR_OPERANDS], fault, *numbers]
+                    return [at(x), at(out), *_indices(places, at, at(x))[:operands], fault, *numbers]
 
                 return [Kernel(near.name, record, near_arguments, near.blocks)]
             return [Kernel(f"gpu_read_{unit}", record, arguments, blocks_for(record.count))]
@@ -193,7 +193,7 @@ def writing(
 
             return Planned(line_kernels, **_checked(call, places.named))
         wide, narrow = _sized(record, out.nbytes // 16), _sized(record, out.nbytes)
-        order = Lines(1, places.count, 1, 0)
+        order, summed = Lines(1, places.count, 1, 0), fills and is_summed(record, places, out)
 
         def kernels(address: Address, fault: int) -> Sequence[Kernel]:
             memory = SortMemory.at(workspace_at(call, address)[0], places.count)
@@ -204,12 +204,17 @@ def writing(
                 numbers = keys
             else:
                 sorts, (keys, numbers) = sorting(order, memory)
+            targets = Kernel(
+                "gpu_targets", record, lambda at: [*memory.first, *_indices(places, at, at(out)), fault],
+                blocks_for(places.count),
+            )  # fmt: skip
+            if summed and not (address(values) | address(out)) % _UNITS[0]:
+                sums = summing(record, places.named[0].extent, lambda at: [at(values), at(out), keys])
+                if sums is not None:
+                    return [targets, *sorts, sums]
             return [
                 Kernel("gpu_begin_16" if is_wide else "gpu_begin", begun, lambda at: [at(x), at(out)], blocks_for(begun.size)),
-                Kernel(
-                    "gpu_targets", record, lambda at: [*memory.first, *_indices(places, at, at(out)), fault],
-                    blocks_for(places.count),
-                ),
+                targets,
                 *sorts,
                 putting(record, lambda at: [at(x), at(values), at(out), keys, numbers]),
             ]  # fmt: skip

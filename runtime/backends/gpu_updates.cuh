@@ -81,3 +81,75 @@ extern "C" __global__ void __launch_bounds__(256) gpu_put_rows(const struct plac
 #define PUT_ROW(T) put_row(p, (const T *)x, (const T *)values, (T *)out, keys, order)
   BY_TYPE(p->type, PUT_ROW)
 }
+
+#define SUM_PIECES 3  /* vectors that a thread has of a row */
+#define SUM_UPDATES 1 /* updates that are read before any is added */
+#define SUM_BESIDE 4  /* elements of a vector */
+
+/* How many of sorted keys come before one, by a warp: 32 of the places that it may be are looked at at once. */
+__device__ inline unsigned keys_before(const u64 *keys, unsigned count, u64 wanted) {
+  unsigned low = 0, high = count;
+  while (low < high) {
+    unsigned step = (high - low + 31) / 32, place = low + (threadIdx.x % 32 + 1) * step - 1;
+    bool before = place < high && keys[place] < wanted;
+    unsigned found = (unsigned)__popc(__ballot_sync(0xffffffffu, before)), end = low + (found + 1) * step - 1;
+    low += found * step;
+    if (end < high) high = end;
+  }
+  return low;
+}
+
+/* Sums of the updates of each row in their order, zeros where there are none: a warp has a part of a row, whose updates are side by side
+ * in their order among packed keys. */
+template <class T> __device__ inline void sum_row(const struct places *p, const T *values, T *out, const u64 *keys) {
+  struct alignas(SUM_BESIDE * sizeof(T)) vector {
+    T each[SUM_BESIDE];
+  };
+  unsigned vectors = (unsigned)p->width / SUM_BESIDE, groups = (vectors + 32 * SUM_PIECES - 1) / (32 * SUM_PIECES);
+  unsigned share = ((vectors + groups - 1) / groups + 31) / 32 * 32, lane = threadIdx.x % 32, count = (unsigned)p->count;
+  unsigned task = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, row = task / groups;
+  if (row >= (u64)p->limits[0]) return;
+  unsigned first = (task - row * groups) * share, end = first + share < vectors ? first + share : vectors;
+  u64 target = row * (u64)p->width;
+  decltype(wide(T{})) totals[SUM_PIECES][SUM_BESIDE] = {};
+  bool more = true;
+  for (unsigned at = keys_before(keys, count, target << 32); more; at += 32) {
+    u64 key = at + lane < count ? keys[at + lane] : NONE;
+    unsigned some = (unsigned)__popc(__ballot_sync(0xffffffffu, HALF(key, 1) == (unsigned)target));
+    more = some == 32;
+    for (unsigned next = 0; next < some; next += SUM_UPDATES) {
+      struct vector read[SUM_UPDATES][SUM_PIECES];
+#pragma unroll
+      for (int j = 0; j < SUM_UPDATES; ++j) {
+        unsigned number = __shfl_sync(0xffffffffu, HALF(key, 0), next + j < some ? next + j : next);
+        const struct vector *from = (const struct vector *)(values + (long long)number * p->value_steps[0]) + first + lane;
+#pragma unroll
+        for (int k = 0; k < SUM_PIECES; ++k)
+          if (next + j < some && first + lane + 32 * k < end) read[j][k] = from[32 * k];
+      }
+#pragma unroll
+      for (int j = 0; j < SUM_UPDATES; ++j) {
+        if (next + j >= some) continue;
+#pragma unroll
+        for (int k = 0; k < SUM_PIECES; ++k)
+#pragma unroll
+          for (int e = 0; e < SUM_BESIDE; ++e) totals[k][e] += wide(read[j][k].each[e]);
+      }
+    }
+  }
+  struct vector *to = (struct vector *)(out + target) + first + lane;
+#pragma unroll
+  for (int k = 0; k < SUM_PIECES; ++k) {
+    struct vector rounded;
+#pragma unroll
+    for (int e = 0; e < SUM_BESIDE; ++e) narrow(rounded.each[e], totals[k][e]);
+    if (first + lane + 32 * k < end) to[32 * k] = rounded;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 5) gpu_sum_rows(const struct places *__restrict__ p, const char *__restrict__ values, char *__restrict__ out, const u64 *__restrict__ keys) {
+  __syncwarp();  // whoever runs this on a CPU sees by it that threads wait for each other
+  if (p->type == 8) sum_row(p, (const float *)values, (float *)out, keys);
+  else if (p->type == 10) sum_row(p, (const __half *)values, (__half *)out, keys);
+  else sum_row(p, (const struct brain *)values, (struct brain *)out, keys);
+}

@@ -18,6 +18,9 @@ _FEW_LINES = 64
 _WIDE_ROW, _GROUP = 32, 128
 """Elements of a row that `gpu_put_rows` is for, and what a warp of it has of one."""
 
+_BESIDE, _SUMMED = 4, 384
+"""Elements of a vector of `gpu_sum_rows`, and those that a warp of it has at most."""
+
 
 def putting(record: Any, arguments: Addresses) -> Kernel:
     """What puts sorted updates where they go."""
@@ -25,6 +28,26 @@ def putting(record: Any, arguments: Addresses) -> Kernel:
     if record.join and record.width >= _WIDE_ROW and threads < _SMALL:
         return Kernel("gpu_put_rows", record, arguments, -(-threads // THREADS))
     return Kernel("gpu_put", record, arguments, blocks_for(record.count * record.width))
+
+
+def is_summed(record: Any, places: Places, out: BufferRef) -> bool:
+    """Whether `gpu_sum_rows` is for the updates: what they are put into is zeros, in rows that each has one index for."""
+    one = (
+        len(places.named) == 1
+        and len(places.extents) == 1
+        and places.named[0].weight == record.width
+        and not any(places.x_steps)
+    )
+    whole = one and record.width * places.named[0].extent == prod(out.shape)
+    side_by_side = record.width % _BESIDE == 0 and record.value_step == 1
+    steps = all(step % _BESIDE == 0 for step in places.value_steps)
+    return whole and side_by_side and steps and bool(record.packed) and out.dtype in ("f32", "f16", "bf16")
+
+
+def summing(record: Any, rows: int, arguments: Addresses) -> Kernel | None:
+    """What sums sorted updates of all rows of zeros."""
+    warps = rows * -(-record.width // _SUMMED)
+    return Kernel("gpu_sum_rows", record, arguments, -(-32 * warps // THREADS)) if 32 * warps < _SMALL else None
 
 
 def line_warps(places: Places, width: int, x: BufferRef, fills: bool) -> int | None:

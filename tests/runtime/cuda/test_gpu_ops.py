@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from cuda_gpu_op_scenarios import OPS, SCENARIOS, TAKE
+from cuda_gpu_op_scenarios import __file__ as SCENARIO_FILE
 from draws import MULTIPLIER
 from ir_testing import kernels, parse
-from stand_in_driver import needs_stand_in, run_script
+from stand_in_driver import needs_stand_in, run_python, run_script
 
 from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.dialects.implementation.queries import opaque_op
@@ -27,6 +28,13 @@ from fuse_opt.tools.compiler.api import optimize
 @needs_stand_in
 def test_scenarios_on_the_stand_in_driver() -> None:
     assert run_script("cuda_gpu_op_scenarios.py").keys() == SCENARIOS.keys()
+
+
+@needs_stand_in
+def test_results_do_not_depend_on_the_order_of_blocks_and_threads() -> None:
+    script, names = str(SCENARIO_FILE), ["parts_of_lines", "long_rows", "long_lines"]
+    result = run_python([script, *names], FAKE_CUDA_ORDER="7")
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @needs_stand_in
@@ -111,7 +119,7 @@ def test_it_is_chosen_for_cuda_alone() -> None:
 
 def test_every_kernel_is_in_one_part() -> None:
     names = [name for part in PARTS for name in kernel_names(part)]
-    assert len(names) == len(set(names)) == 59
+    assert len(names) == len(set(names)) == 67
     assert all(gpu_source(part).count("__global__") == len(kernel_names(part)) for part in PARTS)
 
 
