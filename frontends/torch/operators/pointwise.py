@@ -10,7 +10,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.types.dtypes import BOOL, F32, DType
+from fuse_opt.dialects.types.dtypes import BOOL, DType
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
 POINTWISE, handler = handlers()
@@ -298,7 +298,8 @@ def _gelu(call: Call) -> SSAValue:
 
 @handler("aten.gelu_backward.default")
 def _gelu_backward(call: Call) -> SSAValue:
-    grad, x = call.tensor("grad_output", F32), call.tensor("self", F32)
+    element = call.compute()
+    grad, x = call.tensor("grad_output", element), call.tensor("self", element)
     return call.result(call.emit.gelu_backward(grad, x, approximate=call["approximate"]))
 
 
