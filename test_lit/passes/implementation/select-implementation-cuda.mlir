@@ -14,7 +14,7 @@
 // CPU:         attributes {implementation = "fuse.matmul"} {
 // FAST-LABEL: func.func @main(
 // FAST:         attributes {implementation = "cublas.matmul_fast", workspace = 67776 : i64} {
-// REMARK: selected: 'fused.kernel' 'graph.matmul': run by "cublas.matmul" us=1.5 {{.*}}cublas.matmul_fast:numerics{{.*}} workspace=67776
+// REMARK: selected: 'fused.kernel' 'graph.matmul': run by "cublas.matmul" us=2.5 {{.*}}cublas.matmul_fast:numerics{{.*}} workspace=67776
 // WITHOUT: host: 'fused.kernel' 'graph.matmul' runs on the host, between copies: no implementation takes it on the device (otherwise with: a backend that does, or other types) bytes=128 refused=
 func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "blas.matmul"} {

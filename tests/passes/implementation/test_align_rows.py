@@ -23,7 +23,7 @@ def product(x: str, w: str, result: str, attributes: str = "", dtype: str = "f16
     [
         ("515x771", "771x517", "515x517", ""),
         ("771x515", "517x771", "515x517", "transpose_lhs = true, transpose_rhs = true"),
-        ("3x257x515", "515x259", "3x257x259", ""),
+        ("9x257x515", "515x259", "9x257x259", ""),
         ("515x768", "517x768", "515x517", "transpose_rhs = true"),
         ("515x771", "771x520", "515x520", ""),
     ],
