@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from cuda_library_scenarios import check_workspace, implementations, stand_in
 from cuda_running import Array, compiled, counters, on_device
 
 from fuse_opt.lowering.program.float_formats import narrow, widen
+from fuse_opt.runtime.backends.nvidia.cudnn_graph import plan_problem
 from fuse_opt.runtime.backends.nvidia.cudnn_library import library_version
+from fuse_opt.runtime.backends.nvidia.cudnn_operations import OperationGraph, graph_of
 from fuse_opt.runtime.backends.registry import unavailable_backends
 from fuse_opt.tools.compiler.api import evaluate
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
@@ -26,6 +29,22 @@ CASES: list[tuple[str, str, _Shapes, tuple[int, ...], str]] = [
         "bf16",
     ),
     ("scaled_dot_product_attention", "", [(33, 24), (130, 24), (130, 24)], (33, 24), "bf16"),
+    (
+        "scaled_dot_product_attention",
+        "is_causal = true",
+        [(2, 4, 9, 16), (2, 4, 11, 16), (2, 4, 11, 16)],
+        (2, 4, 9, 16),
+        "f16",
+    ),
+    # what it keeps of its sums is as large as what the library may work in
+    ("scaled_dot_product_attention", "is_causal = true", [(512, 64, 8, 8)] * 3, (512, 64, 8, 8), "bf16"),
+    (
+        "scaled_dot_product_attention",
+        "is_causal = true, enable_gqa = true, scale = 0.3 : f64",
+        [(2, 4, 9, 8), (2, 2, 7, 8), (2, 2, 7, 8)],
+        (2, 4, 9, 8),
+        "bf16",
+    ),
     ("layer_norm", "", [(5, 4, 12), (12,), (12,)], (5, 4, 12), "f32"),
     ("layer_norm", "axis = 1 : i64, epsilon = 0.01 : f64", [(5, 4, 6), (4, 6), (4, 6)], (5, 4, 6), "bf16"),
     ("rms_norm", "epsilon = 0.5 : f64", [(7, 10), (10,)], (7, 10), "f32"),
@@ -77,8 +96,24 @@ def whole_ops() -> str:
         if op != "batch_norm":
             check_workspace(program, library, "fake_cudnn_workspace")
     assert library is None or library.fake_cudnn_live_packs() == 0, "packs of runs are left"
+    assert library is None or library.fake_cudnn_lost_logs() == 0, "what graphs keep lay in other memory"
+    if library is not None:
+        _without_logarithms()
     _odd_addresses()
     return f"{len(CASES)} programs"
+
+
+def _without_logarithms() -> None:
+    """Causal attention that keeps no logarithms of its sums is a graph that the library has no plan for."""
+    shape = (2, 3, 9, 16)
+    graph = graph_of(f"graph.{CASES[0][0]}", [shape] * 4, ["f16"] * 4, {"is_causal": True})
+    assert isinstance(graph, OperationGraph) and plan_problem(graph) is None and graph.kept_bytes == 256
+    kept = next(number for number, piece in enumerate(graph.pieces) if piece.is_kept)
+    fewer = tuple(each for each in graph.operations if kept not in [number for _, number in each.tensors])
+    assert len(fewer) == len(graph.operations) - 1
+    virtual = tuple(replace(piece, is_kept=False) for piece in graph.pieces)
+    assert plan_problem(replace(graph, pieces=virtual)) == "no-plan"
+    assert plan_problem(replace(graph, operations=fewer)) == "no-plan"
 
 
 def _odd_addresses() -> None:

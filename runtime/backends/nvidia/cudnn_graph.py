@@ -17,15 +17,22 @@ from typing import Any
 
 from fuse_opt.lowering.program import BufferRef, LibraryCall
 from fuse_opt.runtime.backends.nvidia.cudnn_library import LIBRARY
-from fuse_opt.runtime.backends.nvidia.cudnn_operations import Operation, OperationGraph, Piece, Settings, graph_of
-from fuse_opt.runtime.backends.nvidia.cudnn_problems import TYPES
+from fuse_opt.runtime.backends.nvidia.cudnn_operations import (
+    ALIGNMENT,
+    GRAPH_TYPES,
+    Operation,
+    OperationGraph,
+    Piece,
+    Settings,
+    graph_of,
+)
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, Handles, check, workspace_at
 from fuse_opt.runtime.device.driver import CudaError, Device, open_device
 
-ALIGNMENT = 16
 # Values of enums in cudnn_graph.h: kinds of descriptors, types of attributes, attributes.
 _ENGINE, _CONFIGURATION, _HEURISTICS, _PLAN, _GRAPH, _PACK, _TENSOR = 2, 3, 4, 5, 15, 16, 17
-_AS_HANDLE, _AS_TYPE, _AS_BOOLEAN, _AS_I64, _AS_POINTER, _AS_MODE, _AS_NOTE, _AS_DESCRIPTOR = 0, 1, 2, 3, 6, 8, 11, 15
+_AS_HANDLE, _AS_TYPE, _AS_BOOLEAN, _AS_I64, _AS_FLOAT, _AS_POINTER = 0, 1, 2, 3, 4, 6
+_AS_MODE, _AS_NOTE, _AS_DESCRIPTOR = 8, 11, 15
 _HEURISTICS_MODE, _HEURISTICS_GRAPH, _HEURISTICS_RESULTS, _CONFIGURATION_ENGINE, _ENGINE_NOTES = (
     200,
     201,
@@ -34,10 +41,10 @@ _HEURISTICS_MODE, _HEURISTICS_GRAPH, _HEURISTICS_RESULTS, _CONFIGURATION_ENGINE,
     1303,
 )
 _PLAN_HANDLE, _PLAN_CONFIGURATION, _PLAN_WORKSPACE, _GRAPH_HANDLE, _GRAPH_OPERATIONS = 400, 401, 402, 800, 801
-_ALIGNED, _TYPE, _EXTENTS, _STRIDES, _NUMBER, _BY_VALUE = 900, 901, 902, 903, 906, 908
+_ALIGNED, _TYPE, _EXTENTS, _STRIDES, _NUMBER, _VIRTUAL, _BY_VALUE = 900, 901, 902, 903, 906, 907, 908
 _PACK_NUMBERS, _PACK_POINTERS, _PACK_WORKSPACE = 1000, 1001, 1003
-_MODES = (3, 2)
-"""Heuristics: those for speed, then those that have something for all that is supported."""
+_MODES = (3, 0, 2)
+"""Heuristics: those for speed, those that answer at once, then those that have something for all that is supported."""
 _NOT_TAKEN = {2, 4}
 """Numerical notes: sums of reduced precision, results that differ between runs."""
 _MOST_CONFIGURATIONS, _MOST_NOTES = 16, 16
@@ -55,9 +62,11 @@ class _Bound:
     numbers: Any
     """Of tensors."""
     places: tuple[BufferRef | Any, ...]
-    """What each is: a buffer, or memory of the host with a number."""
+    """What each is: a buffer, an offset into the call's memory, or memory of the host with a number."""
+    kept_bytes: int
+    """Of the call's memory, in front of what the library works in."""
     memory: Any
-    """What the library works in where it asked for more than was planned."""
+    """The call's memory where the library asked for more than was planned."""
     copies: dict[int, Any] = field(default_factory=dict[int, Any])
     """By place: memory for an array that does not begin as the library wants it, from the first call with one on."""
 
@@ -91,15 +100,19 @@ class CudnnGraphs(Handles):
             )
         wanted = (_L * 1)()
         self._get(plan, _PLAN_WORKSPACE, _AS_I64, wanted)
-        memory = self._buffer(wanted[0], _aligned_room(call), "what cuDNN works in")
-        places = tuple(
-            (ctypes.c_float * 1)(piece.number) if piece.place is None else refs[piece.place] for piece in found.pieces
-        )
-        numbers = (_L * len(places))(*range(1, len(places) + 1))
-        return partial(self._enqueue, _Bound(plan, numbers, places, memory), call, address)
+        kept = found.kept_bytes
+        memory = self._buffer(kept + wanted[0], _aligned_room(call), "what cuDNN works in")
+        there = [number for number, piece in enumerate(found.pieces) if not piece.is_virtual]
+        places = tuple(_place(found, number, refs) for number in there)
+        numbers = (_L * len(there))(*(number + 1 for number in there))
+        return partial(self._enqueue, _Bound(plan, numbers, places, kept, memory), call, address)
 
     def _enqueue(self, bound: _Bound, call: LibraryCall, address: Address, stream: Any) -> None:
-        starts = [address(at) if isinstance(at, BufferRef) else ctypes.addressof(at) for at in bound.places]
+        memory = workspace_at(call, address)[0] if bound.memory is None else int(bound.memory)
+        starts = [
+            address(at) if isinstance(at, BufferRef) else memory + at if isinstance(at, int) else ctypes.addressof(at)
+            for at in bound.places
+        ]
         odd = [n for n, at in enumerate(bound.places) if isinstance(at, BufferRef) and starts[n] % ALIGNMENT]
         own = {n: bound.copy(n, self._device) for n in odd}
         copies = [(own[n], starts[n], bound.nbytes(n)) for n in odd]
@@ -107,7 +120,7 @@ class CudnnGraphs(Handles):
             starts[number] = start
         results = {n for n in odd if bound.places[n] in call.outputs}
         self._copy([copy for n, copy in zip(odd, copies, strict=True) if n not in results], stream)
-        self._execute(bound, starts, call, address, stream)
+        self._execute(bound, starts, memory + bound.kept_bytes, stream)
         self._copy([(to, of, count) for n, (of, to, count) in zip(odd, copies, strict=True) if n in results], stream)
 
     def _copy(self, copies: Sequence[tuple[int, int, int]], stream: Any) -> None:
@@ -115,8 +128,7 @@ class CudnnGraphs(Handles):
         for target, source, nbytes in copies:
             self._device.driver.memcpy_dtod_async(target, source, nbytes, stream)
 
-    def _execute(self, bound: _Bound, starts: Sequence[int], call: LibraryCall, address: Address, stream: Any) -> None:
-        memory = workspace_at(call, address)[0] if bound.memory is None else int(bound.memory)
+    def _execute(self, bound: _Bound, starts: Sequence[int], memory: int, stream: Any) -> None:
         count = len(starts)
         pack = self._descriptor(_PACK, owned=False)
         try:
@@ -140,6 +152,9 @@ class CudnnGraphs(Handles):
 
     def _operation(self, operation: Operation, tensors: Sequence[int]) -> int:
         attributes = _attributes(operation.settings)
+        if (how := operation.how) is not None:
+            refers = self._finish(self._descriptor(how.kind), *_attributes(how.settings))
+            attributes.append((how.attribute, _AS_DESCRIPTOR, (_P * 1)(refers)))
         attributes += [(name, _AS_DESCRIPTOR, (_P * 1)(tensors[number])) for name, number in operation.tensors]
         return self._finish(self._descriptor(operation.kind), *attributes)
 
@@ -147,13 +162,14 @@ class CudnnGraphs(Handles):
         rank = len(piece.extents)
         attributes: list[_Attribute] = [
             (_NUMBER, _AS_I64, (_L * 1)(number)),
-            (_TYPE, _AS_TYPE, (_I * 1)(TYPES[piece.dtype])),
-            (_ALIGNED, _AS_I64, (_L * 1)(4 if piece.place is None else ALIGNMENT)),
+            (_TYPE, _AS_TYPE, (_I * 1)(GRAPH_TYPES[piece.dtype])),
+            (_ALIGNED, _AS_I64, (_L * 1)(piece.alignment)),
             (_EXTENTS, _AS_I64, (_L * rank)(*piece.extents)),
             (_STRIDES, _AS_I64, (_L * rank)(*piece.strides)),
         ]
-        if piece.place is None:
-            attributes.append((_BY_VALUE, _AS_BOOLEAN, (ctypes.c_bool * 1)(True)))
+        if piece.is_virtual or piece.number is not None:
+            kind = _VIRTUAL if piece.is_virtual else _BY_VALUE
+            attributes.append((kind, _AS_BOOLEAN, (ctypes.c_bool * 1)(True)))
         return self._finish(self._descriptor(_TENSOR), *attributes)
 
     def has_plan(self, graph: OperationGraph) -> bool:
@@ -231,7 +247,15 @@ def plan_problem(graph: OperationGraph) -> str | None:
 
 
 def _attributes(settings: Settings) -> list[_Attribute]:
-    return [(name, kind, (_I * 1)(value)) for (name, kind), value in settings]
+    types: dict[int, Any] = {_AS_I64: _L, _AS_FLOAT: ctypes.c_float}
+    return [(name, kind, (types.get(kind, _I) * 1)(value)) for (name, kind), value in settings]
+
+
+def _place(graph: OperationGraph, number: int, refs: Sequence[BufferRef]) -> BufferRef | int | Any:
+    piece = graph.pieces[number]
+    if piece.place is not None:
+        return refs[piece.place]
+    return graph.kept_at(number) if piece.is_kept else (ctypes.c_float * 1)(piece.number)
 
 
 def _aligned_room(call: LibraryCall) -> BufferRef | None:

@@ -75,6 +75,13 @@ def _row_cost(site: Site) -> Cost:
     return Cost(nbytes=site.nbytes, call=site.device.launch)
 
 
+def _workspace(site: Site) -> int:
+    """What the library works in, and what its graph keeps in front of that."""
+    tensors = (*site.operands, *site.results)
+    graph = graph_of(site.name, [t.shape for t in tensors], [t.dtype for t in tensors], site.config)
+    return with_room(_LIBRARYS_OWN + (graph.kept_bytes if isinstance(graph, OperationGraph) else 0))
+
+
 def _register() -> None:
     native_implementation("cudnn.batch_norm", None, BATCH_NORM, _accepts_batch_norm, _row_cost, platform="cuda")
     for op in OPERATIONS:
@@ -84,7 +91,7 @@ def _register() -> None:
             op,
             _accepts,
             _attention_cost if "attention" in op else _row_cost,
-            workspace=lambda site: with_room(_LIBRARYS_OWN),
+            workspace=_workspace,
             probe=_probe,
             platform="cuda",
             features=lambda site: ("sm_80",) if site.dtypes != {"f32"} else (),

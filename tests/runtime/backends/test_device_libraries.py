@@ -171,7 +171,7 @@ def shape_of(text: str) -> tuple[int, ...]:
         (ATTENTION, "", "2x8x64 2x8x64 2x8x64", "2x8x64", "bf16", None),
         (ATTENTION, "", "2x8x64 2x8x64 2x8x64", "2x8x64", "f32", "dtype"),
         (ATTENTION, "", "2x8x64 2x8x64 2x8x64 8x8", "2x8x64", "f16", "mask"),
-        (ATTENTION, "is_causal = true", "2x8x64 2x8x64 2x8x64", "2x8x64", "f16", "causal"),
+        (ATTENTION, "is_causal = true", "2x8x64 2x8x64 2x8x64", "2x8x64", "f16", None),
         (ATTENTION, "dropout_p = 0.5 : f64, seed = 1 : i64", "2x8x64 2x8x64 2x8x64", "2x8x64", "f16", "dropout"),
         (ATTENTION, "", "2x8x20 2x8x20 2x8x64", "2x8x64", "f16", "depth"),
         (ATTENTION, "", "2x8x64 2x8x64 2x8x136", "2x8x136", "f16", "depth"),
@@ -196,6 +196,18 @@ def test_what_cudnn_takes_as_a_whole(
     assert older == ("needs-sm_80" if op != "batch_norm" and dtype != "f32" else expected)
 
 
+def test_logarithms_of_sums_of_causal_attention_are_planned() -> None:
+    """Without them cuDNN has no plan for it."""
+    found: list[int] = []
+    for attributes in ("", "is_causal = true"):
+        text = whole(ATTENTION, attributes, "3x5x70x64 3x5x90x64 3x5x90x64", "3x5x70x64", "bf16")
+        site = Site.of(next(each for each in parse(text).walk() if each.name == f"graph.{ATTENTION}"), find_device("h200"))  # pyright: ignore[reportArgumentType]
+        offer = find_offer(f"graph.{ATTENTION}", f"cudnn_graph.{ATTENTION}")
+        assert offer is not None
+        found.append(offer.workspace_bytes(site))
+    assert found[1] - found[0] == 4352, "17 times 256 bytes for 3 * 5 * 70 numbers of f32"
+
+
 def test_attention_is_cudnns_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     def choices(
         shape: str,
@@ -213,7 +225,9 @@ def test_attention_is_cudnns_where_that_is_faster(monkeypatch: pytest.MonkeyPatc
     assert choices("8x16x1024x64") == f"cudnn_graph.{ATTENTION}"
     assert choices("8x16x517x64") == "gpu.attention", "blocks of 128 are half empty"
     assert choices("8x16x1024x64", words="-cusparse") == f"cudnn_graph.{ATTENTION}", "it need not be asked for"
-    assert choices("4x16x2048x128", attributes="is_causal = true") == "gpu.attention"
+    assert choices("4x16x2048x128", attributes="is_causal = true") == f"cudnn_graph.{ATTENTION}"
+    assert choices("4x8x197x64", attributes="is_causal = true") == "gpu.attention", "short rows"
+    assert choices("8x16x517x64", "f16", attributes="is_causal = true") == "gpu.attention"
     assert choices("4x8x197x64") == "gpu.attention", "short rows, before which memory is cleared"
     assert choices("16x12x512x64") == f"cudnn_graph.{ATTENTION}"
     assert choices("8x16x1024x64", words="-cudnn_graph") == "gpu.attention"
