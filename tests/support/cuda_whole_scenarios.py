@@ -37,7 +37,7 @@ CASES: list[tuple[str, str, _Shapes, tuple[int, ...], str]] = [
         "f16",
     ),
     # what it keeps of its sums is as large as what the library may work in
-    ("scaled_dot_product_attention", "is_causal = true", [(512, 64, 8, 8)] * 3, (512, 64, 8, 8), "bf16"),
+    ("scaled_dot_product_attention", "is_causal = true", [(512, 256, 2, 8)] * 3, (512, 256, 2, 8), "bf16"),
     (
         "scaled_dot_product_attention",
         "is_causal = true, enable_gqa = true, scale = 0.3 : f64",
@@ -78,11 +78,12 @@ def whole_ops() -> str:
         assert counters() is None, problem
         return f"none: {problem}"
     library = stand_in("FUSE_OPT_CUDNN")
-    has_attention = (library_version() or 0) >= 91300
+    ran, has_attention = 0, (library_version() or 0) >= 91300
     for number, case in enumerate(CASES):
         op, *_, dtype = case
-        if "attention" in op and not has_attention:
+        if "attention" in op and not (has_attention and (library is not None or _has_plan(case))):
             continue
+        ran += 1
         name = f"{'cudnn' if op == 'batch_norm' else 'cudnn_graph'}.{op}"
         text = whole_text(*case, name)
         program = compiled(text, PIPELINE)
@@ -100,7 +101,15 @@ def whole_ops() -> str:
     if library is not None:
         _without_logarithms()
     _odd_addresses()
-    return f"{len(CASES)} programs"
+    return f"{ran} of {len(CASES)} programs"
+
+
+def _has_plan(case: tuple[str, str, _Shapes, tuple[int, ...], str]) -> bool:
+    """Whether the library that is here has attention on a device: older ones know fewer forms under a causal mask."""
+    op, attributes, operands, result, dtype = case
+    config = {"is_causal": "is_causal = true" in attributes}
+    graph = graph_of(f"graph.{op}", [*operands, result], [dtype] * (len(operands) + 1), config)
+    return isinstance(graph, OperationGraph) and plan_problem(graph) is None
 
 
 def _without_logarithms() -> None:

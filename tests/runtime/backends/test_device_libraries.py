@@ -201,7 +201,8 @@ def test_logarithms_of_sums_of_causal_attention_are_planned() -> None:
     found: list[int] = []
     for attributes in ("", "is_causal = true"):
         text = whole(ATTENTION, attributes, "3x5x70x64 3x5x90x64 3x5x90x64", "3x5x70x64", "bf16")
-        site = Site.of(next(each for each in parse(text).walk() if each.name == f"graph.{ATTENTION}"), find_device("h200"))  # pyright: ignore[reportArgumentType]
+        op = next(each for each in parse(text).walk() if each.name == f"graph.{ATTENTION}")
+        site = Site.of(op, find_device("h200"))  # pyright: ignore[reportArgumentType]
         offer = find_offer(f"graph.{ATTENTION}", f"cudnn_graph.{ATTENTION}")
         assert offer is not None
         found.append(offer.workspace_bytes(site))
