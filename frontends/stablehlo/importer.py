@@ -28,6 +28,7 @@ from fuse_opt.frontends.stablehlo.facts import Facts
 from fuse_opt.frontends.stablehlo.operators import indexing as stablehlo_indexing
 from fuse_opt.frontends.stablehlo.operators import pointwise as stablehlo_pointwise
 from fuse_opt.frontends.stablehlo.operators import reductions as stablehlo_reductions
+from fuse_opt.frontends.stablehlo.operators import scans as stablehlo_scans
 from fuse_opt.frontends.stablehlo.operators.constants import known_number
 from fuse_opt.frontends.stablehlo.operators.op import CURE, HANDLERS, HloOp, StableHLOError, attributes_of, name_of
 from fuse_opt.frontends.stablehlo.operators.sizes import Known, Needed, by_element, known_sizes, shape_assertion
@@ -36,7 +37,7 @@ from fuse_opt.tools.compiler.api import evaluate
 
 __all__ = ["StableHLOError", "load", "supported_ops"]
 
-FAMILIES = (stablehlo_pointwise, stablehlo_reductions, stablehlo_indexing)
+FAMILIES = (stablehlo_pointwise, stablehlo_reductions, stablehlo_scans, stablehlo_indexing)
 """The modules that enter handlers into the table."""
 
 _RETURNS = ("func.return", "stablehlo.return")

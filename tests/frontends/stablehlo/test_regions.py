@@ -192,3 +192,45 @@ def test_numbers_that_are_known_wrap_in_their_type() -> None:
     ):
         program = text.replace("<A>", f"<{a}>").replace("<B>", f"<{b}>").replace("OP", op).replace("<T>", f"<{kind}>")
         assert fuse_opt.evaluate(load(program), one) == wanted, kind
+
+
+def _scan(op: str, start: str, axis: int, backwards: str, given_out: str = "%j, %j") -> str:
+    rest = "7" if axis == 0 else "3"
+    return f"""
+"builtin.module"() ({{
+  "func.func"() <{{function_type = (tensor<3x7xf32>) -> (tensor<3x7xf32>, tensor<{rest}xf32>), sym_name = "main"}}> ({{
+  ^bb0(%x: tensor<3x7xf32>):
+    %n = "stablehlo.constant"() <{{value = dense<{start}> : tensor<f32>}}> : () -> tensor<f32>
+    %s = "stablehlo.broadcast_in_dim"(%n) <{{broadcast_dimensions = array<i64>}}> : (tensor<f32>) -> tensor<{rest}xf32>
+    %r:2 = "chlo.scan"(%x, %s) <{{dimension = {axis} : i64, is_associative = true, is_reverse = {backwards},
+        operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}}> ({{
+    ^bb0(%a: tensor<{rest}xf32>, %b: tensor<{rest}xf32>):
+      %j = "{op}"(%a, %b) : (tensor<{rest}xf32>, tensor<{rest}xf32>) -> tensor<{rest}xf32>
+      "stablehlo.return"({given_out}) : (tensor<{rest}xf32>, tensor<{rest}xf32>) -> ()
+    }}) : (tensor<3x7xf32>, tensor<{rest}xf32>) -> (tensor<3x7xf32>, tensor<{rest}xf32>)
+    "func.return"(%r#0, %r#1) : (tensor<3x7xf32>, tensor<{rest}xf32>) -> ()
+  }}) : () -> ()
+}}) : () -> ()
+"""
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("backwards", ["false", "true"])
+def test_scans_are_running_totals(axis: int, backwards: str) -> None:
+    """As JAX 0.11 lowers cumsum and cumprod for GPUs, and with another start value."""
+    x = np.random.default_rng(0).standard_normal((3, 7)).astype(np.float32)
+
+    def turn(a: Array) -> Array:
+        return np.flip(a, axis) if backwards == "true" else a
+
+    for op, start in (("add", 0.0), ("add", 2.5), ("multiply", 1.0), ("multiply", -3.0)):
+        totals = turn(np.cumsum(turn(x), axis) + start if op == "add" else np.cumprod(turn(x), axis) * start)
+        found = fuse_opt.evaluate(load(_scan(f"stablehlo.{op}", str(start), axis, backwards)), x)
+        np.testing.assert_allclose(found[0], totals, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(found[1], np.take(found[0], 0 if backwards == "true" else -1, axis))
+
+
+def test_other_scans_are_refused() -> None:
+    for text in (_scan("stablehlo.maximum", "0.0", 1, "false"), _scan("stablehlo.add", "0.0", 1, "false", "%j, %a")):
+        with pytest.raises(StableHLOError, match="'chlo.scan': expected a scan of one tensor by one of stablehlo.add"):
+            load(text)
