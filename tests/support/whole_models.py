@@ -9,13 +9,14 @@ from collections.abc import Callable
 from math import sqrt
 
 import numpy as np
-from ir_testing import Array, random_arguments
+from ir_testing import Array, function, random_arguments
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import F32, I64, DType
 from fuse_opt.frontends.builder import Emitter
+from fuse_opt.lowering.program.float_formats import is_narrow, narrow, widen
 
 BATCH, TOKENS, WIDTH, HEADS, INNER, WORDS = 2, 6, 16, 2, 24, 40
 HEAD = WIDTH // HEADS
@@ -245,7 +246,12 @@ def arguments_of(module: ModuleOp, seed: int = 0) -> list[Array]:
     """Small floats, and integers that name a row of every table."""
     rng = np.random.default_rng(seed)
     found: list[Array] = []
-    for given in random_arguments(module, seed):
-        is_integer = given.dtype.kind in "iu"
-        found.append(rng.integers(0, 2, given.shape).astype(given.dtype) if is_integer else given / 2)
+    elements = [dtype(value) for value in function(module).body.block.args]
+    for given, element in zip(random_arguments(module, seed), elements, strict=True):
+        if given.dtype.kind in "iu":
+            found.append(rng.integers(0, 2, given.shape).astype(given.dtype))
+        elif is_narrow(given.dtype):  # of no arithmetic, where ml_dtypes is missing
+            found.append(narrow(widen(given) / 2, element.name))
+        else:
+            found.append(given / 2)
     return found

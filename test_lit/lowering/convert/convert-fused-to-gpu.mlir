@@ -4,6 +4,7 @@
 // A thread for each element, those behind the last one idle; an intermediate value has a range of the arena.
 // CHECK:       builtin.module attributes {gpu.container_module} {
 // CHECK-NEXT:    "gpu.module"() <{sym_name = "kernels"}> ({
+// CHECK-NEXT:      func.func private @fo_tanh_f32(f32) -> f32
 // CHECK-NEXT:      "gpu.func"() <{function_type = (memref<600xf32>, memref<600xf32>) -> (), known_block_size = array<i32: 128, 1, 1>}> ({
 // CHECK-NEXT:      ^{{.*}}(%x: memref<600xf32>, %a: memref<600xf32>):
 // CHECK-NEXT:        %block = "gpu.block_id"() <{dimension = #gpu<dim x>}> : () -> index
