@@ -1,6 +1,6 @@
 """All that a GPU machine is needed for, in calls of less than 9 minutes: tests, sanitizers, and a benchmark.
 
-    python benchmarks/gpu_run.py --wheels FOLDER [--out FOLDER] [--minutes 9] [--stages tests,libraries,profile,bench]
+    python benchmarks/gpu_run.py --wheels FOLDER [--out FOLDER] [--minutes 9] [--stages tests,ops,profile,bench]
     python benchmarks/gpu_run.py --stages bench --only W4,W5 --out FOLDER   # alone, in all of the time; what is there stays
     python benchmarks/gpu_run.py --together --peers eager,compile,triton   # the checks side by side, where there are processors
     python benchmarks/gpu_run.py --dry-run --out FOLDER   # small, on whatever driver there is, the stand-in's too
@@ -33,6 +33,7 @@ import traceback
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -44,17 +45,27 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 """Of the sanitizer."""
 SHARES = {
-    "tests": 0.2,
-    "models": 0.1,
-    "libraries": 0.05,
-    **{tool: 0.05 for tool in TOOLS},
-    "profile": 0.05,
+    "tests": 0.15,
+    "models": 0.12,
+    **{tool: 0.035 for tool in TOOLS},
+    "profile": 0.04,
+    "libraries": 0.06,
+    "ops": 0.09,
+    "jax": 0.05,
     "bench": 1.0,
 }
 """By stage in the order in which they run: the most that it may take of the whole time; the last one takes what is left."""
-STAGES = ("tests", "models", "libraries", "sanitizer", "profile", "bench")
+STAGES = ("tests", "models", "sanitizer", "profile", "libraries", "ops", "jax", "bench")
+TABLES = {
+    "libraries": ("Libraries", "gpu_libraries.py", "--dry-run", "numpy"),
+    "ops": ("Single ops", "gpu_ops.py", "--texts", "torch"),
+    "jax": ("Programs of JAX", "gpu_jax.py", "--texts", "jax"),
+}
+"""By stage that is one script with a table: its title, the script, how that runs without a GPU, and what it imports."""
+TIMED = (*TABLES, "bench")
+"""What has the device alone."""
 _CHECKS = 0.55
-"""Of the time, what all stages before the benchmark have where they run side by side."""
+"""Of the time, what all stages that are not timed have where they run side by side."""
 _WARMING = 4
 """Processes that fill the compilers' caches beside the checks."""
 NEEDED = ("pycuda", "xdsl", "numpy", "pytest")
@@ -89,7 +100,7 @@ class Run:
 
     def seconds_of(self, stage: str) -> float:
         left, tools = max(self.ends - time.monotonic(), 1.0), len(TOOLS) if stage in TOOLS else 1
-        if self.together and stage != "bench":
+        if self.together and stage not in TIMED:
             return min(left, self.seconds * _CHECKS)
         return min(left, self.seconds * (SHARES[stage] if len(self.stages) > 1 else 1 / tools))
 
@@ -182,19 +193,22 @@ def run_models(run: Run, environment: dict[str, str]) -> dict[str, Any]:
     return result if status == 0 else {**result, "output": output[-6000:]}
 
 
-def run_libraries(run: Run, environment: dict[str, str]) -> dict[str, Any]:
-    """Calls of cuSPARSE and cuDNN beside code of our own; one that is not there is said in its row, and is no failure."""
-    command = [sys.executable, str(ROOT / "benchmarks" / "gpu_libraries.py"), *(["--dry-run"] if run.dry else [])]
-    command += ["--seconds", str(int(run.seconds_of("libraries") * 0.7))]
-    status, output, seconds = run_stage(run, "libraries", command, environment)
-    rows = [line for line in output.splitlines() if line.startswith("|")]
+def run_table(run: Run, environment: dict[str, str], stage: str) -> dict[str, Any]:
+    """A script that prints rows; a case that is not there is said in its row, one that is wrong or ends early is a failure."""
+    _, script, dry, needed = TABLES[stage]
+    if run.dry and importlib.util.find_spec(needed) is None:
+        return {"passed": True, "summary": f"no {needed}"}
+    command = [sys.executable, str(ROOT / "benchmarks" / script), *([dry] if run.dry else [])]
+    command += ["--seconds", str(int(run.seconds_of(stage) * 0.7))]
+    status, output, seconds = run_stage(run, stage, command, environment)
+    lines = output.splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    wrong = [row for row in rows if "| False |" in row or "failed" in row]
+    summary = f"{len(rows) - 2} rows, {len(wrong)} wrong" if rows else f"{len(lines)} lines"
     result: dict[str, Any] = {
-        "passed": status == 0,
-        "seconds": seconds,
-        "summary": f"{len(rows) - 2} rows",
-        "rows": rows,
-    }
-    return result if status == 0 else {**result, "output": output[-6000:]}
+        "passed": status == 0 and not wrong, "seconds": seconds, "summary": summary, "rows": rows
+    }  # fmt: skip
+    return result if result["passed"] else {**result, "output": output[-6000:]}
 
 
 def warm(run: Run, environment: dict[str, str], only: str, peers: str) -> None:
@@ -306,8 +320,9 @@ def as_markdown(record: dict[str, Any]) -> str:
     for stage in STAGES:
         if stage in record:
             lines += [f"- {line}" for line in _stage_lines(stage, record[stage])]
-    if rows := record.get("libraries", {}).get("rows", []):
-        lines += ["", "## Libraries", "", *rows]
+    for stage, (title, *_) in TABLES.items():
+        if rows := record.get(stage, {}).get("rows", []):
+            lines += ["", f"## {title}", "", *rows]
     if rows := record.get("profile", {}).get("rows", []):
         lines += ["", "## Kernels by Nsight Compute", "", f"| {' | '.join(KERNELS)} |", "|---" * len(KERNELS) + "|"]
         lines += [f"| {' | '.join(map(str, row))} |" for row in rows]
@@ -339,7 +354,7 @@ def main() -> int:
     parser.add_argument("--stages", default=",".join(STAGES), help="in this order")
     parser.add_argument("--only", default="", help="workloads, with commas between them")
     parser.add_argument("--peers", default="", help="of the benchmark, with commas between them")
-    parser.add_argument("--together", action="store_true", help="all but the benchmark side by side")
+    parser.add_argument("--together", action="store_true", help="what is not timed side by side")
     parser.add_argument("--dry-run", action="store_true", help="small sizes; nothing that is missing is a failure")
     options = parser.parse_args()
     stages = options.stages.split(",")
@@ -351,17 +366,17 @@ def main() -> int:
     steps: dict[str, Callable[[], dict[str, Any]]] = {
         "tests": lambda: run_tests(run, environment),
         "models": lambda: run_models(run, environment),
-        "libraries": lambda: run_libraries(run, environment),
         "sanitizer": lambda: run_sanitizer(run, environment),
         "profile": lambda: run_profile(run, environment, options.only),
+        **{stage: partial(run_table, run, environment, stage) for stage in TABLES},
         "bench": lambda: run_bench(run, environment, options.only, options.peers),
     }
-    checks = [stage for stage in stages if stage != "bench"]
+    checks = [stage for stage in stages if stage not in TIMED]
     with ThreadPoolExecutor(1 + len(stages) if options.together else 1) as pool:
         if options.together and "bench" in stages:
             pool.submit(warm, run, environment, options.only, options.peers or "compile")
         passed = list(pool.map(lambda stage: complete(run, stage, steps[stage]), checks))
-    passed += [complete(run, stage, steps[stage]) for stage in stages if stage == "bench"]
+    passed += [complete(run, stage, steps[stage]) for stage in stages if stage in TIMED]
     print(as_markdown(run.record))
     return 0 if all(passed) else 1
 
