@@ -81,16 +81,10 @@ def computed(body: Scalar, values: Sequence[SSAValue], exact: bool = True) -> Gr
         elif node.args:
             result = _of_word(builder, node, done, exact)
             if result is None:
-                discard(builder)
+                builder.discard()
                 return None
             done[id(node)] = result
     return builder
-
-
-def discard(builder: GraphBuilder) -> None:
-    """Erases ops that were built in vain, or their operands would count them among their users."""
-    for op in reversed(builder.ops):
-        op.erase()
 
 
 def _of_word(builder: GraphBuilder, node: Scalar, done: dict[int, SSAValue], exact: bool) -> SSAValue | None:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr
-from xdsl.ir import Attribute, Block, OpResult, SSAValue, SSAValues
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue, SSAValues
 from xdsl.irdl import IRDLOperation, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
+from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
@@ -275,6 +276,21 @@ class GraphBuilder:
         op = op_type.build_op(*operands, **properties)
         self.ops.append(op)
         return op.results
+
+    def discard(self) -> None:
+        """Erases what was made in vain, or its operands would count it among their users."""
+        for op in reversed(self.ops):
+            op.erase()
+
+    def replace(self, op: Operation, result: SSAValue) -> None:
+        """Puts what was made where an op of one result is, which goes: `result` has its readers and its name."""
+        assert op.parent is not None
+        for made in self.ops:
+            made.location = op.location
+            op.parent.insert_op_before(made, op)
+        result.name_hint = op.results[0].name_hint
+        op.results[0].replace_all_uses_with(result)
+        Rewriter.erase_op(op)
 
 
 def _refines(given: AnyTensor, inferred: AnyTensor) -> bool:

@@ -9,7 +9,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.analysis.bare_ops import sweep_functions
 from fuse_opt.dialects.analysis.prepared import frozen_arguments
@@ -80,17 +79,10 @@ class AlignRowsPass(DevicePass, RewritePass):
         wanted = any(choices.told(op)) if choices.replays else after < before
         if not wanted or not choices.take(op, "aligned"):
             remark(self.name, op, "as-it-was", "stays: zeros behind rows would take no less time", numbers=numbers)
-            for inner in reversed(builder.ops):
-                inner.erase()
+            builder.discard()
             return
         remark(self.name, op, "aligned", "is a product of matrices with zeros behind their rows", numbers=numbers)
-        assert op.parent is not None
-        for inner in builder.ops:
-            inner.location = op.location
-            op.parent.insert_op_before(inner, op)
-        result.name_hint = op.results[0].name_hint
-        op.results[0].replace_all_uses_with(result)
-        Rewriter.erase_op(op)
+        builder.replace(op, result)
 
 
 def _copies(

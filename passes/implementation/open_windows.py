@@ -9,7 +9,6 @@ from math import prod
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
-from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.analysis.bare_ops import sweep_functions
 from fuse_opt.dialects.fused import directives
@@ -76,17 +75,10 @@ class OpenWindowsPass(DevicePass, RewritePass):
             remark(
                 self.name, op, "called", "stays a call: code of the program would take no less time", numbers=numbers
             )
-            for inner in reversed(builder.ops):
-                inner.erase()
+            builder.discard()
             return []
         remark(self.name, op, "opened", "is sums that a kernel computes, in less time than a call", numbers=numbers)
-        assert op.parent is not None
-        for inner in builder.ops:
-            inner.location = op.location
-            op.parent.insert_op_before(inner, op)
-        result.name_hint = op.results[0].name_hint
-        op.results[0].replace_all_uses_with(result)
-        Rewriter.erase_op(op)
+        builder.replace(op, result)
         return list(builder.ops)
 
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.fused import directives
-from fuse_opt.dialects.graph.materialize import computed, discard, filled
+from fuse_opt.dialects.graph.materialize import computed, filled
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape, tensor
 from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
@@ -110,7 +110,7 @@ class BodyAlgebra:
             return None
         made = builder.ops[-1].results[0]
         if made.type != result.type or sum(bool(each.operands) for each in builder.ops) > count:
-            discard(builder)
+            builder.discard()
             return None
         return made
 

@@ -10,7 +10,6 @@ from math import prod
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import directives, walk_open
@@ -78,17 +77,10 @@ def _open(name: str, op: OpaqueOp) -> tuple[int, int] | None:
     checked = [inner for inner in builder.ops if isinstance(inner, OpaqueOp)]
     cost = 2 * sum(_nbytes(value) for inner in checked for value in inner.results)
     if saved < 2 * cost:
-        for inner in reversed(builder.ops):
-            inner.erase()
+        builder.discard()
         return cost, saved
     remark(name, op, "opened", f"is read where it is needed, which saves up to {saved} bytes", numbers={"saved": saved})
-    assert op.parent is not None
-    for inner in builder.ops:
-        inner.location = op.location
-        op.parent.insert_op_before(inner, op)
-    read.name_hint = op.results[0].name_hint
-    op.results[0].replace_all_uses_with(read)
-    Rewriter.erase_op(op)
+    builder.replace(op, read)
     return None
 
 
