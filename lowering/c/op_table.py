@@ -113,6 +113,7 @@ def arithmetic_rows(wraps: bool) -> dict[str, dict[str, Row]]:
         rows[f"arith.{name}si"] = {**over((*WORDS, "index"), plain), **over(NARROW, narrow)}
         unsigned = prefix(f"({{T}})(({{U}}){{0}} {symbol} ({{U}}){{1}})", inline=True)
         rows[f"arith.{name}ui"] = over(INTEGERS, unsigned)
+        rows[f"arith.{name}ui"]["index"] = prefix(f"({{T}})(({{U}}){{0}} {symbol} {{1}})", inline=True)
     rounded = "({{T}})({{0}} / {{1}} {} ({{0}} % {{1}} != 0 && ({{0}} < 0) {} ({{1}} < 0)))"
     rows["arith.floordivsi"] = over(INTEGERS, prefix(rounded.format("-", "!=")))
     rows["arith.ceildivsi"] = over(INTEGERS, prefix(rounded.format("+", "==")))

@@ -124,8 +124,8 @@ class _PartScope(KernelScope):
             return thread
         width = self.index_constant(WARP)
         if axis is gpu.DimensionEnum.X:
-            return named(self.made("lane of row", lambda: arith.RemSIOp(thread, width)), "lane")
-        return named(self.made("row of block", lambda: arith.DivSIOp(thread, width)), "warp")
+            return named(self.made("lane of row", lambda: arith.RemUIOp(thread, width)), "lane")
+        return named(self.made("row of block", lambda: arith.DivUIOp(thread, width)), "warp")
 
     def block_number(self) -> SSAValue:
         number = super().block_number()

@@ -74,7 +74,7 @@ class RowReducer(Reducer):
         scope.block.add_op(gpu.BarrierOp())
         if warps & (warps - 1):
             return [self._in_turn(scope, node, memory, warps) for node, memory in zip(nodes, slots, strict=True)]
-        slot = scope.add(arith.RemSIOp(lane, scope.index_constant(warps)))
+        slot = scope.add(arith.RemUIOp(lane, scope.index_constant(warps)))
         totals: list[SSAValue] = []
         for node, value, memory in zip(nodes, values, slots, strict=True):
             part = scope.add(memref.LoadOp.get(memory, [slot]))
@@ -91,8 +91,8 @@ class RowReducer(Reducer):
 
     def _position(self, scope: Scope) -> tuple[SSAValue, SSAValue]:
         thread, width = self.kernel.thread(), scope.index_constant(WARP)
-        warp = self.kernel.made("warp", lambda: arith.DivSIOp(thread, width))
-        lane = self.kernel.made("lane", lambda: arith.RemSIOp(thread, width))
+        warp = self.kernel.made("warp", lambda: arith.DivUIOp(thread, width))
+        lane = self.kernel.made("lane", lambda: arith.RemUIOp(thread, width))
         warp.name_hint, lane.name_hint = "warp", "lane"
         return warp, lane
 

@@ -23,6 +23,10 @@ Body = Callable[[Scope, Values], Values]
 class KernelScope(Scope):
     """The outermost scope of a kernel; its block is that of the `gpu.func`."""
 
+    QUOTIENT = arith.DivUIOp
+    """Which takes a shift of powers of two, where a division of numbers with a sign takes four instructions."""
+    REMAINDER = arith.RemUIOp
+
     def __init__(self, types: Sequence[MemRefType]) -> None:
         super().__init__(None, Block(arg_types=types))
         self.parameters: tuple[BlockArgument, ...] = tuple(self.block.args)

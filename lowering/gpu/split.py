@@ -156,8 +156,8 @@ class SplitKernel:
         parts, kernel = self._open()
         block, split = kernel.block_number(), kernel.index_constant(0)
         if splits > 1:
-            split = named(kernel.add(arith.RemSIOp(block, kernel.index_constant(splits))), "split")
-            block = named(kernel.add(arith.DivSIOp(block, kernel.index_constant(splits))), "row")
+            split = named(kernel.add(arith.RemUIOp(block, kernel.index_constant(splits))), "split")
+            block = named(kernel.add(arith.DivUIOp(block, kernel.index_constant(splits))), "row")
         team = self._team(parts, block)
         part = RowPart(split, length)
         rows = RowStages(parts, team, False, part=part)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import ClassVar
 
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import IndexType, IntegerAttr, NoneType
@@ -24,6 +25,10 @@ INDEX = IndexType()
 
 class Scope:
     """A level of a loop nest: its block, the dimensions that get a value there, and the values made so far."""
+
+    QUOTIENT: ClassVar[type[arith.DivSIOp | arith.DivUIOp]] = arith.DivSIOp
+    """Of what is not negative, where this is the outermost scope."""
+    REMAINDER: ClassVar[type[arith.RemSIOp | arith.RemUIOp]] = arith.RemSIOp
 
     def __init__(self, parent: Scope | None, block: Block, indices: dict[Dim, SSAValue] | None = None) -> None:
         self.parent = parent
@@ -144,7 +149,8 @@ class Scope:
             return value
         numerator, divisor = self.index(atom.numerator), self.index_constant(atom.divisor)
         if not may_exceed(0, atom.numerator.bounds[0]):
-            return self.add((arith.DivSIOp if isinstance(atom, Quotient) else arith.RemSIOp)(numerator, divisor))
+            build = self.root.QUOTIENT if isinstance(atom, Quotient) else self.root.REMAINDER
+            return self.add(build(numerator, divisor))
         quotient = self.made(Quotient(atom.numerator, atom.divisor), lambda: arith.FloorDivSIOp(numerator, divisor))
         if isinstance(atom, Quotient):
             return quotient
