@@ -46,7 +46,7 @@ def places(cluster: str | None, threads: int, seed: int, told: Callable[[str], N
                 group.machine,
                 partial(bench.ClusterBench, group=group, seed=seed),
                 partial(bench.seconds_of_program, group),
-                bench.EACH * len(group.workers()),
+                bench.EACH * max(len(group.workers()), 1),  # none may be there just now: whoever asks waits for one
             )
             for group in groups(connection)
         ]
