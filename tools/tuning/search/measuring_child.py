@@ -24,7 +24,7 @@ from fuse_opt.runtime.guard_pages import can_guard_pages, guarded
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
 from fuse_opt.runtime.host.thread_pool import limit_threads
 from fuse_opt.tools.compiler.builders import Backend, whole_program
-from fuse_opt.tools.tuning.search.slots import CALLS_BEFORE, Slots, Timed, pairs
+from fuse_opt.tools.tuning.search.slots import CALLS_BEFORE, Slots, Timed, involuntary_switches, pairs
 from fuse_opt.tools.watching.units import is_float
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ Array = np.ndarray[Any, Any]
 
 SLOW = 3.0
 """Times the default, from which on a candidate is not looked at again."""
+_LOOKS, _HOPELESS = 3, 30.0
+"""How often a candidate is looked at that seems slow; one that seems to take so many times as long, once."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -84,12 +86,32 @@ def serve(connection: Connection, trial: Trial) -> None:
         except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as error:
             connection.send((FAILED, f"refused: {str(error).partition(chr(10))[0]}"))
             return
-        first, second = (min(each.call() for _ in range(CALLS_BEFORE)) for each in timed)
+        ratio = times_slower(*timed)
+        switches = involuntary_switches if _has_wall_clock(trial) else lambda: 0
         while (count := connection.recv()) is not None:
-            if second > SLOW * first:
-                connection.send((FAILED, f"slow: {second / first:.1f} times the default"))
+            if ratio > SLOW:
+                connection.send((FAILED, f"slow: {ratio:.1f} times the default"))
                 return
-            connection.send((PAIRS, pairs(timed[0], timed[1], count), timed[0].least))
+            connection.send((PAIRS, pairs(timed[0], timed[1], count, switches), timed[0].least))
+
+
+def _has_wall_clock(trial: Trial) -> bool:
+    """Whether what else runs is in the times: threads are timed by no clock of their own."""
+    return trial.target != "cuda" and trial.threads > 1
+
+
+def times_slower(default: Slots, candidate: Slots) -> float:
+    """
+    How much longer a candidate's calls take than the default's; looked at again before it counts as slow, as whatever else runs
+    may have a processor for as long as a few calls take.
+    """
+    least = [float("inf"), float("inf")]
+    for _ in range(_LOOKS):
+        for number, each in enumerate((default, candidate)):
+            least[number] = min(least[number], *(each.call() for _ in range(CALLS_BEFORE)))
+        if not SLOW < least[1] / max(least[0], 1e-12) < _HOPELESS:
+            break
+    return least[1] / max(least[0], 1e-12)
 
 
 def _programs(trial: Trial) -> list[Program]:
@@ -114,7 +136,7 @@ def _loader(target: str) -> Callable[[Program], Any]:
 
 def _timed(program: Backend, arrays: Sequence[Array], trial: Trial) -> Slots:
     if trial.target != "cuda":
-        return Timed(program, arrays, time.thread_time if trial.threads == 1 else time.perf_counter)
+        return Timed(program, arrays, time.perf_counter if _has_wall_clock(trial) else time.thread_time)
     from fuse_opt.tools.tuning.search.device_times import DeviceTimed
 
     return DeviceTimed(program, arrays)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import log
 from typing import Any, cast
 
@@ -13,6 +14,10 @@ from fuse_opt.runtime.buffers import result_pool
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.prepared import PreparedProgram
 from fuse_opt.tools.compiler.builders import Backend
+
+resource: Any = None
+with suppress(ImportError):  # systems other than Unix
+    import resource
 
 Array = np.ndarray[Any, Any]
 
@@ -82,14 +87,24 @@ def _ready(backend: Backend, arrays: Sequence[Array]) -> tuple[CpuProgram, Seque
     return cast("CpuProgram", backend.program), full
 
 
-def pairs(default: Slots, candidate: Slots, count: int) -> list[float]:
-    """Logarithms of the default's time over the candidate's, in slots side by side, each first in every second pair."""
-    found: list[float] = []
-    for number in range(count):
-        order = (default, candidate) if number % 2 == 0 else (candidate, default)
+def involuntary_switches() -> int:
+    """How often threads of this process had to leave a processor to others; 0 where the system does not say."""
+    return 0 if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def pairs(default: Slots, candidate: Slots, count: int, switches: Callable[[], int] = lambda: 0) -> list[float]:
+    """
+    Logarithms of the time of the default over that of the candidate, in slots side by side, each first in every second pair. One
+    in which the number of switches grew is taken again, as many of them at most as there are pairs: then it counts as it is.
+    """
+    found, spare = list[float](), count
+    while len(found) < count:
+        order = (default, candidate) if len(found) % 2 == 0 else (candidate, default)
+        before = switches()
         seconds = {each: each.slot() for each in order}
-        if min(seconds.values()) <= 0:
-            found.append(float("nan"))
+        if spare > 0 and switches() > before:
+            spare -= 1
             continue
-        found.append(log(seconds[default] / seconds[candidate]))
+        is_timed = min(seconds.values()) > 0
+        found.append(log(seconds[default] / seconds[candidate]) if is_timed else float("nan"))
     return found
