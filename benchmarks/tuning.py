@@ -2,9 +2,11 @@
 
     python benchmarks/tuning.py programs [--minutes 3] [--only softmax,relu] [--threads 1] [--keep FOLDER]
     python benchmarks/tuning.py others [--minutes 3] [--only u_net]    programs nobody tuned by hand: as wholes, in fresh pairs
-    python benchmarks/tuning.py itself [--times 100]      a kernel against a second build of itself, by the machine's own clock
+    python benchmarks/tuning.py itself [--times 100]      a kernel against a second build of itself, by the machine's own clock;
+                                                          in parts: --seed 0 --times 50, then --seed 50 --times 50
     python benchmarks/tuning.py kill [--times 20]         -9 to a run at random moments; what was lost, how soon it goes on
     python benchmarks/tuning.py records [--count 10000]   reading records, and compiling with and without a tuned file
+    python benchmarks/tuning.py devices [--trials 24]     two devices by flags of the compiler: what goes from one to the other
     python benchmarks/tuning.py cluster                   turns of half a second on one worker and on two (extra tune-cluster)
     python benchmarks/tuning.py kernel                    all texts of one kernel: how long, what a trial costs beside, and again
 
@@ -21,7 +23,6 @@ import random
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -31,9 +32,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tuning_devices import TUNE, devices
 from tuning_programs import EXAMPLES, OTHERS, PROGRAMS, file_name, four_kernels, softmax
-
-TUNE = [sys.executable, "-m", "fuse_opt.tools.tuning.fuse_tune_main"]
 
 
 def installed(folder: Path) -> dict[str, str]:
@@ -330,12 +330,15 @@ def records(given: argparse.Namespace, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("programs", "others", "itself", "kill", "records", "kernel", "cluster"))
+    parser.add_argument(
+        "what", choices=("programs", "others", "itself", "kill", "records", "kernel", "cluster", "devices")
+    )
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--only", default="")
     parser.add_argument("--keep", default="", metavar="FOLDER", help="where tuned files and records stay")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=9)
@@ -351,6 +354,7 @@ def main() -> None:
         "records": records,
         "kernel": kernel,
         "cluster": cluster,
+        "devices": devices,
     }
     if given.keep:
         Path(given.keep).mkdir(parents=True, exist_ok=True)
