@@ -35,7 +35,12 @@ _TEXT = """\
     }} else {{
 {zeros}
     }}
-    for (long p = 0; p + {side} <= k; p += {side}, left += {line}, right += {side} * right_step) {{
+    // sums go to lines that may be far away: those of some rows are asked for at a time, as all at once would keep loads waiting
+    const long each = ({every} * {side} + k - 1) / k;
+    for (long p = 0, row = 0; p + {side} <= k; p += {side}, left += {line}, right += {side} * right_step) {{
+      for (const long end = row + each < {every} ? row + each : {every}; row < end; row++) {{
+{asks}
+      }}
 {step}
     }}
     if (k % {side}) {{
@@ -69,6 +74,10 @@ def matrix_tile(rows: int, columns: int, feature: str, instruction: str) -> str:
         side=SIDE,
         line=_LINE,
         rows=min(rows, SIDE),
+        every=rows,
+        asks=_indented(
+            [f"__builtin_prefetch(c + row * c_step + {at}, 1);" for at in (*range(0, columns, SIDE), columns - 1)], 8
+        ),
         columns=min(columns, SIDE),
         loads=_indented(loads, 6),
         zeros=_indented(zeros, 6),

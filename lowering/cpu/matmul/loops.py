@@ -146,7 +146,10 @@ class _Tiles:
         if tiling.packs:
             depth, columns = -(-tiling.depth // group) * group, tiling.most_columns
             extents = (columns, depth) if tiling.along_depth else (depth, columns)
-            right = OperandCopy(self.arithmetic, self.arithmetic.right, extents, tiling.along_depth, self.root, "panel")
+            count = tiling.panels_at_a_time if tiling.rows_first else 1
+            right = OperandCopy(
+                self.arithmetic, self.arithmetic.right, extents, tiling.along_depth, self.root, "panel", count
+            )
         return left, right
 
     def build(self, task: Scope, number: SSAValue, blocks: Sequence[int]) -> None:
@@ -211,16 +214,29 @@ class _Tiles:
             )
 
     def _panels_of_tiles(self, task: Scope, panels: Bounds, rows: Rows, left: Source, right: Source) -> None:
-        """All panels for the rows of a tile, then for the next ones."""
-        zero, depth = self.root.index_constant(0), self.root.index_constant(self.of.depth)
+        """All panels for the rows of a tile, then for the next ones; where they are copied, they are so before."""
+        zero, depth, copies = self.root.index_constant(0), self.root.index_constant(self.of.depth), self.right
+
+        def number(scope: Scope, panel: SSAValue) -> SSAValue:
+            return scope.add(arith.SubiOp(panel, panels[0]))
+
+        def copy(scope: Scope, panel: SSAValue, copies: OperandCopy) -> None:
+            columns = self._columns(scope, panel, panels[0])
+            source = self._right_from(scope, right, zero, columns.first)
+            copies.panel(scope, source, depth, columns.count, number(scope, panel))
 
         def panel_of(scope: Scope, tile: SSAValue, panel: SSAValue) -> None:
             columns = self._columns(scope, panel, panels[0])
-            source = self._right_from(scope, right, zero, columns.first)
+            if copies is None:
+                source = self._right_from(scope, right, zero, columns.first)
+            else:
+                source = copies.of_number(scope, number(scope, panel))
             assert isinstance(left, Matrix) and isinstance(source, Matrix)  # what is computed has a copy
             block = self._block(scope, columns, rows, left, source, depth, zero)
             self.calls.over_panel(scope, tile, rows.first, block)
 
+        if copies is not None:
+            count_loop(task, "panel", panels, lambda scope, panel: copy(scope, panel, copies))
         count_loop(
             task, "tile", rows.tiles,
             lambda outer, tile: count_loop(outer, "panel", panels, lambda s, panel: panel_of(s, tile, panel)),

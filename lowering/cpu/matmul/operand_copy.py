@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from xdsl.dialects import memref
 from xdsl.ir import SSAValue
 
@@ -9,7 +11,7 @@ from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source
-from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, element_of
+from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, element_of, times
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
 
@@ -21,7 +23,14 @@ class OperandCopy:
     """Memory on the stack for a matrix of so many rows and columns in memory, transposed or not."""
 
     def __init__(
-        self, arithmetic: Arithmetic, element: DType, extents: tuple[int, int], transposed: bool, root: Scope, name: str
+        self,
+        arithmetic: Arithmetic,
+        element: DType,
+        extents: tuple[int, int],
+        transposed: bool,
+        root: Scope,
+        name: str,
+        count: int = 1,
     ) -> None:
         self.arithmetic, self.element, self.transposed = arithmetic, element, transposed
         self.root, self.name = root, name
@@ -36,7 +45,7 @@ class OperandCopy:
         else:
             step = columns + PADDING if name == "rows" or transposed else -(-columns // PADDING) * PADDING
             self.size = rows * step
-        self.matrix = Matrix(self._memory(element, name), root.index_constant(0), step)
+        self.matrix = Matrix(self._memory(element, name, self.size * count), root.index_constant(0), step)
         self.extents = extents
         self.narrow: Matrix | None = None
         self.computed: dict[tuple[bool, DType], Matrix] = {}
@@ -50,20 +59,27 @@ class OperandCopy:
         """So many rows of the left operand, of so much depth."""
         if self.arithmetic.group == 1:
             return self._copied(scope, source, rows, depth)
-        self._call(scope, f"fo_rows_{self.element.name}", (rows, depth), source)
+        self._call(scope, f"fo_rows_{self.element.name}", (rows, depth), source, self.matrix)
         return self.matrix
 
-    def panel(self, scope: Scope, source: Source, depth: SSAValue, columns: SSAValue) -> Matrix:
-        """So many columns of the right operand, of so much depth."""
+    def panel(
+        self, scope: Scope, source: Source, depth: SSAValue, columns: SSAValue, number: SSAValue | None = None
+    ) -> Matrix:
+        """So many columns of the right operand, of so much depth; of panels of groups there may be a number in a row."""
         if self.arithmetic.group == 1:
             return self._copied(scope, source, depth, columns)
-        self._call(scope, f"fo_panel_{self.arithmetic.tile}", (depth, columns), source)
-        return self.matrix
+        to = self.matrix if number is None else self.of_number(scope, number)
+        self._call(scope, f"fo_panel_{self.arithmetic.tile}", (depth, columns), source, to)
+        return to
 
-    def _call(self, scope: Scope, name: str, extents: tuple[SSAValue, SSAValue], source: Source) -> None:
+    def of_number(self, scope: Scope, number: SSAValue) -> Matrix:
+        """One of several panels."""
+        return replace(self.matrix, at=times(scope, number, self.size))
+
+    def _call(self, scope: Scope, name: str, extents: tuple[SSAValue, SSAValue], source: Source, to: Matrix) -> None:
         if isinstance(source, ComputedMatrix):
             source = self._computed(scope, source, *extents)
-        constant, to = self.root.index_constant, self.matrix
+        constant = self.root.index_constant
         given = [flat_memory(self.root, source.memory), source.at, constant(source.row), constant(source.column)]
         scope.call_for_effect(name, [*extents, *given, flat_memory(self.root, to.memory), to.at, constant(to.row)])
 

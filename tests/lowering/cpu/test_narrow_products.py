@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -123,6 +124,18 @@ def test_columns_that_are_no_whole_number_of_groups_apart(element: str) -> None:
     for depth in (69, 131, 263):
         case = Narrow((35, depth, 50), (element, "i8", "i32"), (False, True))
         np.testing.assert_array_equal(case.compile()(*case.arguments()), case.exact())
+
+
+@needs_compiler
+@pytest.mark.parametrize(("pipeline", "types"), [(None, ("ui8", "i8", "i32")), (FAST, ("bf16", "bf16", "f32"))])
+def test_the_rows_of_a_tile_meet_several_panels(pipeline: Sequence[str] | None, types: tuple[str, str, str]) -> None:
+    """Of which the last one is narrower, in tasks of which the last one has fewer; rows of the result are no whole lines."""
+    case = Narrow((66, 129, 1125), types, (False, True))
+    program = case.compile(pipeline)
+    assert re.search(r"fo_panel_\w+\(.*\(panel_\d+ - v\d+\) \* \d+", program.source), (
+        "panels of a task lie side by side"
+    )
+    np.testing.assert_allclose(wide(program(*case.arguments())), case.exact(), rtol=1e-4, atol=1e-3)
 
 
 @needs_compiler
