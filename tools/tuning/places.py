@@ -24,17 +24,19 @@ class Place:
     seconds: Callable[[ModuleOp], float]
     """Of a call of a whole program by its defaults."""
     width: int = 1
-    """Candidates that are measured side by side."""
+    """Candidates that are made ready, or measured, side by side."""
 
 
 @contextmanager
-def places(cluster: str | None, threads: int, seed: int, told: Callable[[str], None]) -> Generator[Sequence[Place]]:
+def places(
+    cluster: str | None, threads: int, seed: int, told: Callable[[str], None], jobs: int = 1
+) -> Generator[Sequence[Place]]:
     """
-    This machine, or one for each fingerprint among the workers of a cluster. Raises ValueError where there is no such cluster,
-    RuntimeError where there is no C compiler.
+    This machine, where `jobs` candidates compile at a time, or one for each fingerprint among the workers of a cluster. Raises
+    ValueError where there is no such cluster, RuntimeError where there is no C compiler.
     """
     if cluster is None:
-        yield [_here(threads, seed)]
+        yield [_here(threads, seed, jobs)]
         return
     from fuse_opt.tools.tuning.cluster import bench
     from fuse_opt.tools.tuning.cluster.group import connect, groups
@@ -84,7 +86,7 @@ def on_device(source: ModuleOp, passes: Sequence[ModulePass], seed: int) -> Plac
     return Place(machine, bench, seconds)
 
 
-def _here(threads: int, seed: int) -> Place:
+def _here(threads: int, seed: int, jobs: int = 1) -> Place:
     from fuse_opt.tools.compiler.builders import require_c_compiler
     from fuse_opt.tools.tuning.search.processes import ProcessBench
     from fuse_opt.tools.tuning.search.sites import program_seconds
@@ -95,6 +97,7 @@ def _here(threads: int, seed: int) -> Place:
     assert machine is not None
     return Place(
         machine,
-        lambda site: ProcessBench(site, threads, seed),
+        lambda site: ProcessBench(site, threads, seed, jobs=jobs),
         lambda module: program_seconds(module, threads),
+        jobs,
     )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _DESCRIPTION = "Measures schedules of a program's kernels on this machine, and writes those that are faster as text."
 _MINUTES = 2.0
 _DIGITS = 8
-_OF_CPU = ("cluster", "joint", "objective", "budget")
+_OF_CPU = ("cluster", "joint", "objective", "budget", "jobs")
 
 
 def tune_parser() -> Parser:
@@ -47,6 +47,7 @@ def tune_parser() -> Parser:
     add("--same-bits", action="store_true", help="try only what keeps every bit of the results")
     add("--seed", type=int, default=0, metavar="N", help="of inputs, and of what is tried where that is a sample")
     add("--threads", type=int, metavar="N", help="threads of a program (default: all; schedules hold for as many)")
+    add("--jobs", type=int, metavar="N", help="compile so many candidates at a time (default: one for each processor)")
     add("--cluster", metavar="tcp://HOST:PORT", help="measure on the workers of this dask scheduler, not here")
     add("--records", metavar="FOLDER", help="where measurements are kept (default: $FUSE_OPT_TUNED, or the cache)")
     add("--report", metavar="FILE.html|.txt", help="what was tried and what came out, as a page for offline or as text")
@@ -67,6 +68,10 @@ def check_usage(parser: Parser, given: argparse.Namespace) -> None:
         parser.error(f"argument --report: expected FILE.html or FILE.txt, got '{given.report}'")
     if given.threads is not None and given.threads < 1:
         parser.error(f"argument --threads: expected 1 or more, got {given.threads}")
+    if given.jobs is not None and given.jobs < 1:
+        parser.error(f"argument --jobs: expected 1 or more, got {given.jobs}")
+    if given.jobs is not None and given.cluster is not None:
+        parser.error("argument --jobs: expected none with --cluster, whose workers say how many each compiles")
     given_too = [name for name in _OF_CPU if getattr(given, name) not in (None, False, "time")]
     if given.target == "cuda" and given_too:
         parser.error(f"argument --target cuda: expected no --{given_too[0]}, which is for programs of the CPU")
@@ -80,6 +85,7 @@ def run(given: argparse.Namespace) -> int:
 
     if given.cluster is None:
         start_server(given.joint)  # before the imports below, which take as long as its own
+    from fuse_opt.runtime.host.processors import usable_processors
     from fuse_opt.runtime.host.thread_pool import num_threads
     from fuse_opt.tools.compiler.api import limit_threads
     from fuse_opt.tools.tuning.places import places
@@ -99,7 +105,7 @@ def run(given: argparse.Namespace) -> int:
         progress("fuse-tune: ", time.monotonic) as told,
         _on_device(given, source)
         if given.target == "cuda"
-        else places(given.cluster, given.threads, given.seed, told.say) as found,
+        else places(given.cluster, given.threads, given.seed, told.say, given.jobs or usable_processors()) as found,
         _interrupts(told.say) as interrupted,
     ):
         if len(found) == 1:

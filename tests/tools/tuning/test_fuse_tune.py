@@ -96,6 +96,8 @@ def test_refusals_of_searches(tmp_path: Path, capsys: Capture) -> None:
     for options, message in (
         (["--trials", "0"], "--trials: expected 1 or more, got 0"),
         (["--trials", "2", "--minutes", "1"], "--trials and --minutes exclude each other"),
+        (["--jobs", "0"], "--jobs: expected 1 or more, got 0"),
+        (["--jobs", "2", "--cluster", "tcp://h:1"], "--jobs: expected none with --cluster, whose workers say how many"),
         (["--minutes", "-1"], "--minutes: expected a number above 0, got -1"),
         (["--report", "x.pdf"], "--report: expected FILE.html or FILE.txt, got 'x.pdf'"),
         (["--minutes", "nan"], "--minutes: expected a number above 0, got nan"),

@@ -6,12 +6,16 @@ import os
 import re
 import signal
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fuse_opt.lowering.program import Program
+from fuse_opt.runtime.cpu.program import KERNELS_STAY_FUNCTIONS
+from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.guard_pages import can_guard_pages
+from fuse_opt.runtime.host.c_compiler import find_c_compiler
 from fuse_opt.tools.compiler.api import load
 from fuse_opt.tools.compiler.builders import has_c_compiler
 from fuse_opt.tools.tuning.search import processes, sanitized
@@ -115,6 +119,33 @@ def test_a_last_look_says_what_it_cannot_look_at(site: Site, monkeypatch: pytest
             "its operations were not checked: the compiler has no sanitizer for them; "
             "its addresses were not checked: the compiler has no libnone.so"
         )
+    finally:
+        bench.close()
+
+
+def test_what_is_compiled_ahead_is_not_compiled_again(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUSE_OPT_CACHE_DIR", str(tmp_path))
+    plain, some = site.program(site.default), [Candidate.of({"kind": "row", "tasks": number}) for number in (7, 8, 9)]
+    sources = {each: f"{plain.source}\n/* {each.text} */\n" for each in some}
+    sources[some[2]] = with_behind_store(plain.source, "nothing that compiles;")
+
+    def program(candidate: Candidate) -> Program:
+        return replace(plain, source=sources[candidate]) if candidate in sources else plain
+
+    monkeypatch.setattr(site, "program", program)
+    bench = ProcessBench(site, 1, jobs=2)
+    try:
+        bench.ahead(some)
+        cache, compiler = DiskCache(), find_c_compiler()
+        assert compiler is not None
+        for candidate in some[:2]:
+            compiler.compile_shared(sources[candidate], cache, KERNELS_STAY_FUNCTIONS)
+        assert (cache.stats.hits, cache.stats.misses) == (2, 0)
+        assert len(bench.measure(some[0], 0, 1).pairs) == 1
+        with pytest.raises(TrialFailed, match="refused: .*error"):
+            bench.measure(some[2], 0, 1)
     finally:
         bench.close()
 

@@ -20,6 +20,7 @@ import numpy as np
 from fuse_opt.lowering.program import Program
 from fuse_opt.tools.commands.measuring import example_inputs
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
+from fuse_opt.tools.tuning.search.compiling import compile_ahead
 from fuse_opt.tools.tuning.search.measuring_child import DIFFERS, FAILED, UNAVAILABLE, Trial, serve
 from fuse_opt.tools.tuning.search.race import CONFIRMATION
 from fuse_opt.tools.tuning.search.sanitized import why_unchecked
@@ -51,10 +52,15 @@ class ProcessBench:
     """Measures candidates of one kernel against its default; to be closed."""
 
     def __init__(
-        self, site: Site, threads: int, seed: int = 0, sent: Callable[[Candidate], Program | str] | None = None
+        self,
+        site: Site,
+        threads: int,
+        seed: int = 0,
+        sent: Callable[[Candidate], Program | str] | None = None,
+        jobs: int = 1,
     ) -> None:
-        """`sent` gives what a process is given of a candidate, as the site does where it is None."""
-        self._site, self._threads, self._sent = site, threads, sent or site.sent
+        """`sent` gives what a process is given of a candidate, as the site does where it is None; `jobs` compile at a time."""
+        self._site, self._threads, self._sent, self._jobs = site, threads, sent or site.sent, jobs
         self._folder = Path(tempfile.mkdtemp(prefix="fuse-tune-"))
         self._default = self._sent(site.default)
         arrays = example_inputs(site.module, seed)
@@ -90,6 +96,13 @@ class ProcessBench:
             with suppress(_Killed):
                 return self._turn(candidate, turn, pairs)
         return self._turn(candidate, turn, pairs)
+
+    def ahead(self, candidates: Sequence[Candidate]) -> None:
+        """Compiles those that are measured next."""
+        sent = [self._sent(candidate) for candidate in candidates if candidate not in self._open]
+        programs = [each for each in sent if isinstance(each, Program)]
+        if self._jobs > 1 and self._site.target == "c" and len(programs) > 1:
+            compile_ahead(programs, self._jobs, START_SECONDS)
 
     def _turn(self, candidate: Candidate, turn: int, pairs: int) -> Measured:
         if turn >= CONFIRMATION:

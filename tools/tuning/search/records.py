@@ -16,7 +16,7 @@ from fuse_opt.passes.devices.this_machine import Machine
 from fuse_opt.passes.scheduling.tuned_schedules import CONFIRMED, KEPT, VERSION, Line, read_lines
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
 from fuse_opt.tools.tuning.search.race import Asked
-from fuse_opt.tools.tuning.search.study import Bench, Measured, Outcome, TrialFailed, WideBench, refusal
+from fuse_opt.tools.tuning.search.study import AheadBench, Bench, Measured, Outcome, TrialFailed, WideBench, refusal
 
 RACED, FAILED, TEXT, TOTAL = "raced", "failed", "text", "total"
 """States of lines: pairs of one turn; why a candidate cannot be used; what it prints; seconds of a whole program."""
@@ -179,11 +179,18 @@ class RecordedBench:
         return self._turns[candidate.text, turn, pairs]
 
     def prepare(self, asked: Sequence[Asked]) -> None:
-        """Measures what has no line yet where that goes side by side; each gets its line as soon as it is there."""
+        """
+        Measures what has no line yet where that goes side by side, and makes it ready where only that does; each turn gets its
+        line as soon as it is there.
+        """
         unknown = [each for each in asked if not self._is_known(each)]
-        if unknown and isinstance(bench := self._bench, WideBench):
+        if not unknown:
+            return
+        if isinstance(bench := self._bench, WideBench):
             for each, found in bench.together(unknown):
                 self._keep(each, found)
+        elif isinstance(bench, AheadBench):
+            bench.ahead([candidate for candidate, _, _ in unknown])
 
     def _is_known(self, asked: Asked) -> bool:
         candidate, turn, pairs = asked

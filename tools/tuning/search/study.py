@@ -77,6 +77,15 @@ class WideBench(Bench, Protocol):
         ...
 
 
+@runtime_checkable
+class AheadBench(Bench, Protocol):
+    """One that makes several candidates ready side by side, and measures them one after the other."""
+
+    def ahead(self, candidates: Sequence[Candidate]) -> None:
+        """Makes those ready that are measured next."""
+        ...
+
+
 @dataclass
 class Limit:
     """How long a kernel may be searched: so many trials, or until a time of the clock, or until somebody interrupts."""
