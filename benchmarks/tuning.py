@@ -82,8 +82,8 @@ def programs(given: argparse.Namespace, folder: Path) -> None:
 
 
 def others(given: argparse.Namespace, folder: Path) -> None:
-    """A line for each program as a whole, tuned over default in fresh pairs; what won in it; the geometric mean."""
-    ratios: list[float] = []
+    """A line for each program as a whole, tuned over default in fresh pairs; what won in it; the geometric means."""
+    ratios, unchanged = list[float](), 0
     for name, found, last in tuned(given, folder, OTHERS):
         won = [each for each in found["kernels"] if "speedup" in each]
         if "whole" in found:
@@ -91,12 +91,17 @@ def others(given: argparse.Namespace, folder: Path) -> None:
             ratios.append(median if won else 1.0)
             print(f"{name:28s} {ratios[-1]:.3f} ({low:.3f} to {high:.3f} as measured)", flush=True)
         else:
-            print(f"{name:28s} not measured as a whole, so not part of the mean: the default stays", flush=True)
+            unchanged += 1
+            print(f"{name:28s} is as it was: the default stays", flush=True)
         for each in won:
             print(f"    {each['name'][:44]:44s} {each['speedup'][1]:.3f}  {json.dumps(each['schedule'])}", flush=True)
         print(f"    {last}", flush=True)
     if ratios:
-        print(f"geometric mean of {len(ratios)}: {statistics.geometric_mean(ratios):.4f}, least {min(ratios):.3f}")
+        print(
+            f"geometric mean of {len(ratios)} that changed: {statistics.geometric_mean(ratios):.4f}, least {min(ratios):.3f}"
+        )
+    if everyone := [*ratios, *[1.0] * unchanged]:
+        print(f"geometric mean of {len(everyone)}, those as they were by 1: {statistics.geometric_mean(everyone):.4f}")
 
 
 def itself(given: argparse.Namespace, folder: Path) -> None:
