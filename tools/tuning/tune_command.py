@@ -209,7 +209,12 @@ def _tuned_at(
             write_atomically((peak_html if _is_page(report) else peak_text)(found.said(), front, str(output)), report)
         say(f"{found.said()}; written to {output}")
         return
-    result = Search(program, tuner, sites_of, written, output, given.joint).run()
+    try:
+        result = Search(program, tuner, sites_of, written, output, given.joint).run()
+    except KeyboardInterrupt:
+        written(tuner.sites, tuner.known(), {})
+        say(f"ended: {output} has what was confirmed before, else the default; what was measured is in the records")
+        raise
     if report.name:
         outcome = result.outcomes.get(program.key.key)
         front = None if outcome is None else tried_front(program, outcome.tried, outcome.seconds)

@@ -118,6 +118,15 @@ class Tuner:
         self._search(waiting, weights, result)
         return self._ended(result, "")
 
+    def known(self) -> Result:
+        """What was confirmed of its kernels, now or before."""
+        lines: dict[str, Line] = {}
+        for site in self.sites:
+            confirmed = [line for line in self.records.of(site) if line.get("state") == CONFIRMED]
+            if confirmed:
+                lines[site.key.key] = max(confirmed, key=confirmed_of)
+        return Result(lines)
+
     def _ended(self, result: Result, message: str) -> Result:
         if not message:
             tried = _counted(result.trials)
