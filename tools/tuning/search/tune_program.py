@@ -107,6 +107,8 @@ class Tuner:
                 waiting.append(site)
             else:
                 result.lines[site.key.key] = line
+        if not sites:
+            return self._ended(result, "no kernel has something to choose: nothing is tried")
         if not waiting:
             return self._ended(result, "nothing to measure: all kernels are in the records")
         weights = self._weights(waiting, result)
@@ -115,6 +117,9 @@ class Tuner:
             return self._ended(
                 result, f"{100 * worth:.1f}% of the time is in kernels that have something to choose: nothing is tried"
             )
+        if self.options.kernel is None and weights and max(weights.values()) < LEAST_SHARE:
+            least = f"none of {len(waiting)} kernels takes {100 * LEAST_SHARE:.0f}% of the time"
+            return self._ended(result, f"{least}: nothing is tried")
         self._search(waiting, weights, result)
         return self._ended(result, "")
 
