@@ -1,4 +1,7 @@
-"""Pipelines of passes: read from text, and run with the module verified before the first and after every pass."""
+"""
+Pipelines of passes: read from text, and run with the module verified before the first and after every pass. Where a pass has
+changed nothing, which most do to most programs, what was found before it still holds.
+"""
 
 from __future__ import annotations
 
@@ -183,20 +186,23 @@ def run_pipeline(
 
     Raises an OpVerifyError, which carries the op at fault as `.op`, or what a pass raises when it refuses its work.
     """
-    _verify(module, None, observer)
+    verifier = _Verifier(observer)
+    verifier.verify(module, None)
     tuned = next((path for pass_ in passes if (path := getattr(pass_, TUNED_OPTION, ""))), "")
     if tuned:
         from fuse_opt.tools.steering.tuned_plan import run_planned
 
         def run(module: ModuleOp, passes: Sequence[ModulePass], observer: Observer | None = observer) -> None:
-            _apply_all(passes, module, ctx, observer)
+            _apply_all(passes, module, ctx, observer, _Verifier(observer))
 
         if run_planned(tuned, module, passes, run, partial(run, observer=None)):
             return
-    _apply_all(passes, module, ctx, observer)
+    _apply_all(passes, module, ctx, observer, verifier)
 
 
-def _apply_all(passes: Sequence[ModulePass], module: ModuleOp, ctx: Context, observer: Observer | None) -> None:
+def _apply_all(
+    passes: Sequence[ModulePass], module: ModuleOp, ctx: Context, observer: Observer | None, verifier: _Verifier
+) -> None:
     from fuse_opt.tools.compiler.native_packing import compiled_packing
     from fuse_opt.tools.watching.machine import on_this_machine
 
@@ -206,7 +212,7 @@ def _apply_all(passes: Sequence[ModulePass], module: ModuleOp, ctx: Context, obs
             apply_pass(pass_, ctx, module)
         if observer is not None:
             observer.applied(pass_, module, time.perf_counter() - start)
-        _verify(module, pass_, observer)
+        verifier.verify(module, pass_)
 
 
 def apply_pass(pass_: ModulePass, ctx: Context, module: ModuleOp) -> None:
@@ -254,18 +260,31 @@ def collection_paused() -> Generator[None]:
         gc.enable()
 
 
-def _verify(module: ModuleOp, after: ModulePass | None, observer: Observer | None) -> None:
-    from fuse_opt.tools.source.verification import OpVerifyError, verify
+class _Verifier:
+    """Verifies a module again and again, as passes change it."""
 
-    start = time.perf_counter()
-    try:
-        verify(module)
-    except OpVerifyError as error:
-        if after is None:
-            raise
-        raise OpVerifyError(f"after pass '{after.name}': {error}", error.op) from error
-    if observer is not None:
-        observer.verified(module, time.perf_counter() - start)
+    def __init__(self, observer: Observer | None) -> None:
+        self._observer = observer
+        self._verified: list[object] = []
+        """The state of the module that was verified last."""
+
+    def verify(self, module: ModuleOp, after: ModulePass | None) -> None:
+        from fuse_opt.tools.source.module_state import state_of
+        from fuse_opt.tools.source.verification import OpVerifyError, verify
+
+        start = time.perf_counter()
+        with collection_paused():
+            state = state_of(module)
+        if state != self._verified:
+            try:
+                verify(module)
+            except OpVerifyError as error:
+                if after is None:
+                    raise
+                raise OpVerifyError(f"after pass '{after.name}': {error}", error.op) from error
+            self._verified = state
+        if self._observer is not None:
+            self._observer.verified(module, time.perf_counter() - start)
 
 
 def _passes_of(spec: ArgSpec) -> list[ModulePass]:
