@@ -34,6 +34,11 @@ NONPOSITIVE = "fused.nonpositive"
 """Attribute of a `math.exp` whose operand is never greater than zero."""
 
 
+MODERATE = "fused.moderate"
+"""Attribute of a division of 1 whose divisor is NaN or lies between 2**-100 and 2**100, and of a `math.rsqrt` whose operand is
+NaN or 2**-100 at least."""
+
+
 def is_nontemporal(kernel: KernelOp) -> bool:
     """Whether the kernel's schedule asks for it."""
     return STORES.word(kernel) == "nontemporal"

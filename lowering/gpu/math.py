@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
+from fuse_opt.lowering.hints import MODERATE
 from fuse_opt.lowering.loops.excess_precision import keep_wide, round_in_registers
 from fuse_opt.lowering.loops.fast_math import Helpers, multiply_by_reciprocal, sigmoid_argument
 
@@ -35,6 +36,8 @@ def shape_math(body: Block, helpers: Helpers, fast: bool, wide: bool) -> None:
                 _call(f"{kind}sigmoid", op, [x], helpers)
             elif fast:
                 multiply_by_reciprocal(op)
+            elif MODERATE in op.attributes and not _is_rounded(op):
+                _call("moderate_reciprocal", op, [op.rhs], helpers)
     for op in list(body.walk()):
         if isinstance(op, math.TanhOp) and _is_rounded(op):
             _call("fast_tanh" if fast and _is_rounded(op, BFloat16Type) else "narrow_tanh", op, op.operands, helpers)
@@ -44,6 +47,8 @@ def shape_math(body: Block, helpers: Helpers, fast: bool, wide: bool) -> None:
             _call(name, op, op.operands, helpers)
         elif isinstance(op, math.ExpOp) and _is_scaled(op):
             _call("near_exp", op, op.operands, helpers)
+        elif isinstance(op, math.RsqrtOp) and MODERATE in op.attributes:
+            _call("moderate_rsqrt", op, op.operands, helpers)
     if wide:
         keep_wide(body)
     round_in_registers(body, helpers)

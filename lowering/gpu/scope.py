@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
 from fuse_opt.dialects import gpu
 from fuse_opt.dialects.types.index_expr import Dim
-from fuse_opt.lowering.hints import UNROLL
+from fuse_opt.lowering.hints import MODERATE, UNROLL
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
 WARP = 32
@@ -26,6 +26,7 @@ class KernelScope(Scope):
     QUOTIENT = arith.DivUIOp
     """Which takes a shift of powers of two, where a division of numbers with a sign takes four instructions."""
     REMAINDER = arith.RemUIOp
+    HINTS = frozenset((MODERATE,))
 
     def __init__(self, types: Sequence[MemRefType]) -> None:
         super().__init__(None, Block(arg_types=types))

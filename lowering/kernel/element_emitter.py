@@ -18,9 +18,9 @@ from fuse_opt.dialects.types.dtypes import DType, Kind
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, Loaded
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
 from fuse_opt.lowering.kernel.iteration_space import LoopSpace, as_expr, index_dims, simplify_space
+from fuse_opt.lowering.kernel.range_analysis import hints_of
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_body, value_type
 from fuse_opt.lowering.kernel.scope import Scope
-from fuse_opt.lowering.kernel.sign_analysis import is_nonpositive
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +212,7 @@ class ElementEmitter:
         """What one iteration contributes to a reduction."""
         assert node.op is not None
         operands = self.operand_values(node, scope)
-        return emit_body(scope, node.op.body(), operands, self._position_in(node, scope), _nonpositive_in(node))
+        return emit_body(scope, node.op.body(), operands, self._position_in(node, scope), _hints_in(node, scope))
 
     def define(self, node: ScalarNode, value: SSAValue, scope: Scope) -> None:
         """Makes the result of an op known, rounded to the element type as the IR says."""
@@ -265,7 +265,7 @@ class ElementEmitter:
         home = max(homes, key=lambda other: other.depth, default=scope.root)
         operands = self.operand_values(node, home)
         body = node.op.body()
-        value = emit_body(home, body, operands, self._position_in(node, home), _nonpositive_in(node))
+        value = emit_body(home, body, operands, self._position_in(node, home), _hints_in(node, home))
         if body.function == "constant":
             home.values[node] = value
         elif body.function == "operand" and _same_type(node, source := node.operands[int(body.value)]):
@@ -309,9 +309,9 @@ class _Positions:
         return self.scope.index(self.emitter.opened(self.expressions[axis], self.scope))
 
 
-def _nonpositive_in(node: ScalarNode) -> Callable[[sc.Scalar], bool]:
-    """Which nodes of the body of the node's op are never greater than zero."""
-    return lambda term: is_nonpositive(term, node.operands)
+def _hints_in(node: ScalarNode, scope: Scope) -> Callable[[sc.Scalar], list[str]]:
+    """Those of ops of the body of the node's op that a kernel of this kind makes use of."""
+    return lambda term: hints_of(term, node.operands, scope.root.HINTS)
 
 
 def _same_type(node: ScalarNode, other: ScalarNode) -> bool:

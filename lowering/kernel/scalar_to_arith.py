@@ -6,7 +6,7 @@ What has no op of its own with the primitive's meaning is a call of a helper: `@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, cast
 
 from xdsl.dialects import arith, math
@@ -16,7 +16,6 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from fuse_opt.dialects.scalar import Scalar, topological
 from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.hints import NONPOSITIVE
 
 
 class OpSink(Protocol):
@@ -63,10 +62,10 @@ def emit_body(
     body: Scalar,
     operands: Sequence[SSAValue],
     position: Callable[[int], SSAValue],
-    nonpositive: Callable[[Scalar], bool] = lambda node: False,
+    hints: Callable[[Scalar], Iterable[str]] = lambda node: (),
 ) -> SSAValue:
-    """The value of a scalar body over operands in their compute types; `position` gives the result's index on an axis,
-    `nonpositive` says which nodes are known never to be greater than zero."""
+    """The value of a scalar body over operands in their compute types; `position` gives the result's index on an axis, `hints`
+    attributes of the op of a node."""
     values: dict[int, SSAValue] = {}
     for node in topological(body):
         match node.function:
@@ -89,8 +88,8 @@ def emit_body(
                 value = EMITTERS[primitive, operand_type.kind](
                     sink, operand_type, [values[id(arg)] for arg in node.args]
                 )
-                if primitive == "exp" and nonpositive(node.args[0]) and isinstance(value.owner, math.ExpOp):
-                    value.owner.attributes[NONPOSITIVE] = UnitAttr()
+                if isinstance(value.owner, math.ExpOp | math.RsqrtOp | arith.DivfOp):
+                    value.owner.attributes.update((hint, UnitAttr()) for hint in hints(node))
         values[id(node)] = value
     return values[id(body)]
 

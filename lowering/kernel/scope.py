@@ -18,6 +18,7 @@ from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.index_expr import Atom, Clamp, Dim, IndexExpr, Loaded, Quotient
 from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.lowering.hints import NONPOSITIVE
 from fuse_opt.lowering.kernel.scalar_to_arith import constant_op
 
 INDEX = IndexType()
@@ -29,6 +30,8 @@ class Scope:
     QUOTIENT: ClassVar[type[arith.DivSIOp | arith.DivUIOp]] = arith.DivSIOp
     """Of what is not negative, where this is the outermost scope."""
     REMAINDER: ClassVar[type[arith.RemSIOp | arith.RemUIOp]] = arith.RemSIOp
+    HINTS: ClassVar[frozenset[str]] = frozenset((NONPOSITIVE,))
+    """Attributes of ops of which use is made, where this is the outermost scope."""
 
     def __init__(self, parent: Scope | None, block: Block, indices: dict[Dim, SSAValue] | None = None) -> None:
         self.parent = parent

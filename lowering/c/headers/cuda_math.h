@@ -54,6 +54,35 @@ FO_FN float fo_min_f32(float a, float b) {
 #endif
 }
 
+/* fo_approximate_reciprocal_f32: 1 ULP, of a number from 2**-126 to 2**126. */
+FO_FN float fo_approximate_reciprocal_f32(float d) {
+#ifdef __CUDACC__
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  return r;
+#else
+  return 1.0f / d;
+#endif
+}
+
+/* fo_moderate_reciprocal_f32: 1 / d, rounded to nearest, of a number from 2**-126 to 2**126: what nvcc makes of the division there,
+   without its question whether that is so. */
+FO_FN float fo_moderate_reciprocal_f32(float d) {
+  float r = fo_approximate_reciprocal_f32(d);
+  return fmaf(r, fmaf(-d, r, 1.0f), r);
+}
+
+/* fo_moderate_rsqrt_f32: as rsqrtf (2 ULP), of a number from 2**-126 on: its one instruction, without what makes smaller ones larger. */
+FO_FN float fo_moderate_rsqrt_f32(float x) {
+#ifdef __CUDACC__
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.0f / sqrtf(x);
+#endif
+}
+
 /* fo_sigmoid_f32: 4 ULP (an H100: 3.3); the formula with exp(-|x|), whose divisor lies between 1 and 2: the dividend times its
    reciprocal of 1 ULP. */
 FO_FN float fo_sigmoid_f32(float x) {

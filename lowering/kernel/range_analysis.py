@@ -1,0 +1,339 @@
+"""Between which numbers the scalars of a kernel lie, as their definitions show: exp(x - max(x)) between 0 and 1, the sum of a
+row of these between 1 and its length, a mean of squares plus 1e-5 from that on.
+
+NaN is always allowed, and `-0` counts as zero. Bounds other than zero have room for rounding to narrow floats and for
+approximations of functions. The analysis looks through at most `DEPTH` operations, so what it costs does not depend on the size
+of the kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
+from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.scalar import PRIMITIVES, Scalar
+from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.dialects.types.size import Size
+from fuse_opt.lowering.hints import MODERATE, NONPOSITIVE
+from fuse_opt.lowering.kernel.iteration_space import as_expr
+
+DEPTH = 6
+"""Operations that are looked through."""
+ROOM = 1 + 2**-6
+"""What a bound is moved by for each operation: rounding to 8 bits, the error of a function."""
+LONGEST = 1 << 22
+"""Elements of a sum whose rounding is less than its double."""
+NARROWEST = 448.0
+"""The largest number of the narrowest float: what may be more may be infinite after a cast, what is so much less than 1 zero."""
+LARGEST = 2.0**120
+"""Of f32, with room: what may be more may be infinite."""
+FAR = 2.0**100
+"""How far from 1 a moderate number is at most, either way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The least and the greatest number that a scalar may be."""
+
+    low: float = -inf
+    high: float = inf
+
+    def __post_init__(self) -> None:
+        assert self.low <= self.high
+
+    def widened(self) -> Bounds:
+        """With room for the error of an operation; zero stays, as rounding keeps signs."""
+        return Bounds(_away(self.low, -1), _away(self.high, 1))
+
+    def negated(self) -> Bounds:
+        return Bounds(-self.high, -self.low)
+
+
+UNKNOWN, NONNEGATIVE = Bounds(), Bounds(0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A node of a scalar body, over the nodes that are the body's operands."""
+
+    node: Scalar
+    operands: Sequence[ScalarNode]
+
+
+def is_nonpositive(node: Scalar, operands: Sequence[ScalarNode]) -> bool:
+    """Whether the node of a scalar body over these nodes is never greater than zero; it may be NaN."""
+    return node.dtype.is_float and bounds_of(node, operands).high <= 0
+
+
+def bounds_of(node: Scalar, operands: Sequence[ScalarNode]) -> Bounds:
+    """Between which numbers a node of a scalar body over these nodes lies where it is not NaN."""
+    return _bounds(_Term(node, operands), DEPTH)
+
+
+def hints_of(node: Scalar, operands: Sequence[ScalarNode], wanted: Collection[str]) -> list[str]:
+    """Which of the hints hold for the op of a node."""
+    argument = node.args[-1] if node.args else node
+    match node.function:
+        case "exp" if NONPOSITIVE in wanted and is_nonpositive(argument, operands):
+            return [NONPOSITIVE]
+        case "div" if MODERATE in wanted and node.args[0].function == "constant" and node.args[0].value == 1:
+            found = bounds_of(argument, operands)
+            return [MODERATE] if found.low >= 1 / FAR and found.high <= FAR else []
+        case "rsqrt" if MODERATE in wanted and bounds_of(argument, operands).low >= 1 / FAR:
+            return [MODERATE]
+        case _:
+            return []
+
+
+def _bounds(term: _Term, depth: int) -> Bounds:
+    term, narrow = _definition(term)
+    found = _of_term(term, depth)
+    return _narrowed(found) if narrow else found
+
+
+def _of_term(term: _Term, depth: int) -> Bounds:
+    function = term.node.function
+    if function == "constant":
+        value = float(term.node.value)
+        return UNKNOWN if not isfinite(value) else Bounds(value, value)
+    if depth == 0:
+        return UNKNOWN
+    if function == "operand":
+        return _of_operand(term.operands[int(term.node.value)], depth)
+    args = [_Term(arg, term.operands) for arg in term.node.args]
+    if not term.node.dtype.is_float:
+        return _of_type(term.node.dtype)
+    if function == "sub" and _is_at_most_its_maximum(*args):
+        return Bounds(-inf, 0.0)
+    if function == "mul" and _same(*args):
+        return NONNEGATIVE
+    if function == "cast":
+        found, source = _bounds(args[0], depth - 1).widened(), args[0].node.dtype
+        return found if term.node.dtype.bits >= source.bits else _narrowed(found)
+    if (rule := _RULES.get(function)) is not None:
+        return rule(*(_bounds(arg, depth - 1) for arg in args)).widened()
+    is_nonnegative = function in PRIMITIVES and PRIMITIVES[function].nonnegative
+    return NONNEGATIVE if is_nonnegative else UNKNOWN
+
+
+def _of_operand(node: ScalarNode, depth: int) -> Bounds:
+    """A load, or a reduction."""
+    if node.op is None or not dtype(node.value).is_float:
+        return _of_type(dtype(node.value))
+    element = _Term(node.op.body(), node.operands)
+    found, count = _bounds(element, depth - 1), _iterations(node.loop)
+    if node.op.COMBINE in ("max", "min"):
+        return found.widened()
+    if node.op.COMBINE != "add" or found.low < 0 or count is None:
+        return UNKNOWN
+    least = 0.5 if _holds_an_exponential_of_zero(element, node.loop) else 0.0
+    return Bounds(least, max(2 * _times(count, found.high), least)).widened()
+
+
+def _iterations(loop: Sequence[IndexExpr]) -> int | None:
+    """Of a reduction; None where they are not known, none, or so many that rounding is more than a little."""
+    count = 1
+    for extent in {dim: dim.extent for expression in loop for dim in expression.dims()}.values():
+        if isinstance(extent, Size):
+            return None
+        count *= extent
+    return count if 0 < count <= LONGEST else None
+
+
+def _holds_an_exponential_of_zero(element: _Term, loop: Sequence[IndexExpr]) -> bool:
+    """Whether what a loop sums up are exponentials of elements minus the greatest of them, or of a part of them."""
+    element, narrow = _definition(element)
+    if narrow or element.node.function != "exp":
+        return False
+    difference, _ = _definition(_Term(element.node.args[0], element.operands))
+    if difference.node.function != "sub":
+        return False
+    term, maximum = (_Term(arg, difference.operands) for arg in difference.node.args)
+    if not _is_at_most_its_maximum(term, maximum):
+        return False
+    summed, reduced = _node(term), _reduced(maximum)
+    return summed is not None and reduced is not None and _is_among(reduced, summed, loop)
+
+
+def _of_type(kind: DType) -> Bounds:
+    """All that a type has."""
+    if kind.is_float:
+        return UNKNOWN
+    if kind is BOOL:
+        return Bounds(0.0, 1.0)
+    bits = kind.bits
+    return Bounds(0.0, 2.0**bits) if kind.kind is Kind.UINT else Bounds(-(2.0 ** (bits - 1)), 2.0 ** (bits - 1))
+
+
+def _narrowed(found: Bounds) -> Bounds:
+    """After rounding to a narrower float: what is large may be infinite, what is small may be zero."""
+    low = -inf if found.low < -NARROWEST else 0.0 if 0 < found.low < 1 / NARROWEST else found.low
+    high = inf if found.high > NARROWEST else 0.0 if -1 / NARROWEST < found.high < 0 else found.high
+    return Bounds(low, high).widened()
+
+
+def _sum(a: Bounds, b: Bounds) -> Bounds:
+    low, high = a.low + b.low, a.high + b.high
+    return Bounds(-inf if low != low else low, inf if high != high else high)
+
+
+def _difference(a: Bounds, b: Bounds) -> Bounds:
+    return _sum(a, b.negated())
+
+
+def _larger(a: Bounds, b: Bounds) -> Bounds:
+    return Bounds(max(a.low, b.low), max(a.high, b.high))
+
+
+def _smaller(a: Bounds, b: Bounds) -> Bounds:
+    return Bounds(min(a.low, b.low), min(a.high, b.high))
+
+
+def _up_to_one(_: Bounds) -> Bounds:
+    return Bounds(-1.0, 1.0)
+
+
+def _product(a: Bounds, b: Bounds) -> Bounds:
+    ends = [_times(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    return Bounds(min(ends), max(ends))
+
+
+def _quotient(a: Bounds, b: Bounds) -> Bounds:
+    if b.low <= 0:
+        return NONNEGATIVE if b.low == 0 <= a.low else UNKNOWN
+    return _product(a, Bounds(0.0 if b.high == inf else 1 / b.high, 1 / b.low))
+
+
+def _absolute(a: Bounds) -> Bounds:
+    return a if a.low >= 0 else a.negated() if a.high <= 0 else Bounds(0.0, max(-a.low, a.high))
+
+
+def _exponential(a: Bounds) -> Bounds:
+    return Bounds(_grown(a.low), _grown(a.high))
+
+
+def _root(a: Bounds) -> Bounds:
+    return Bounds(math.sqrt(max(a.low, 0.0)), math.sqrt(max(a.high, 0.0)))
+
+
+def _inverse_root(a: Bounds) -> Bounds:
+    return Bounds(0.0 if a.high == inf else a.high**-0.5, a.low**-0.5) if a.low > 0 else NONNEGATIVE
+
+
+def _either(_: Bounds, a: Bounds, b: Bounds) -> Bounds:
+    return Bounds(min(a.low, b.low), max(a.high, b.high))
+
+
+_RULES: Mapping[str, Callable[..., Bounds]] = {
+    "neg": Bounds.negated,
+    "abs": _absolute,
+    "add": _sum,
+    "sub": _difference,
+    "mul": _product,
+    "div": _quotient,
+    "max": _larger,
+    "min": _smaller,
+    "select": _either,
+    "exp": _exponential,
+    "sqrt": _root,
+    "rsqrt": _inverse_root,
+    "tanh": _up_to_one,
+    "erf": _up_to_one,
+}
+"""By primitive of floats: the bounds of its value from those of its operands, before rounding."""
+
+
+def _away(number: float, sign: int) -> float:
+    """The number moved up, or down; near the ends of the range of f32 to the end."""
+    if number * sign > 0:
+        return number * ROOM if abs(number) < LARGEST else sign * inf
+    return number / ROOM if abs(number) > 1 / LARGEST else 0.0
+
+
+def _times(x: float, y: float) -> float:
+    return 0.0 if x == 0 or y == 0 else x * y
+
+
+def _grown(x: float) -> float:
+    """exp, of which what is below the smallest normal number may be zero."""
+    return inf if x > 80 else 0.0 if x < -80 else math.exp(x)
+
+
+def _definition(term: _Term) -> tuple[_Term, bool]:
+    """
+    The term, or the body of the op that made it where it is a node computed from others; and whether it was rounded to a narrower
+    float on the way.
+    """
+    narrow = False
+    while term.node.function == "operand":
+        node = term.operands[int(term.node.value)]
+        narrow = narrow or dtype(node.value).compute is not dtype(node.value)
+        if node.op is None or node.op.COMBINE:
+            break
+        term = _Term(node.op.body(), node.operands)
+    return term, narrow
+
+
+def _node(term: _Term) -> ScalarNode | None:
+    """The node that a term is an unchanged copy of, seen through ops that only move elements."""
+    if term.node.function != "operand":
+        return None
+    node = term.operands[int(term.node.value)]
+    while (source := _moved(node)) is not None:
+        node = source
+    return node
+
+
+def _moved(node: ScalarNode) -> ScalarNode | None:
+    """Where an op that changes no element takes the node's scalar from."""
+    if node.op is None or node.op.COMBINE or (body := node.op.body()).function != "operand":
+        return None
+    source = node.operands[int(body.value)]
+    return source if dtype(source.value) is dtype(node.value) else None
+
+
+def _same(a: _Term, b: _Term) -> bool:
+    """Whether two terms are one scalar."""
+    if a.node is b.node and a.operands is b.operands:
+        return True
+    node = _node(a)
+    return node is not None and node is _node(b)
+
+
+def _is_at_most_its_maximum(term: _Term, maximum: _Term) -> bool:
+    """Whether the second is the greatest of elements among which the first is."""
+    element, most, reduced = _node(term), _node(maximum), _reduced(maximum)
+    if element is None or most is None or reduced is None:
+        return False
+    return reduced.value is element.value and _is_among(element, reduced, most.loop)
+
+
+def _reduced(maximum: _Term) -> ScalarNode | None:
+    """What a term is the greatest element of."""
+    most = _node(maximum)
+    if most is None or most.op is None or most.op.COMBINE != "max":
+        return None
+    return _node(_Term(most.op.body(), most.operands))
+
+
+def _is_among(element: ScalarNode, reduced: ScalarNode, loop: Sequence[IndexExpr]) -> bool:
+    """Whether a loop over `reduced`, a node of the same tensor, comes by the element."""
+    counted = {dim for expression in loop for dim in expression.dims()}
+    bound: dict[Dim, IndexExpr] = {}
+    for wanted, expression, extent in zip(element.index, reduced.index, shape(element.value), strict=True):
+        dims = expression.dims() & counted
+        whole = next((dim for dim in dims if expression == as_expr(dim) and dim.extent == extent), None)
+        if whole is not None:
+            pairs = [(whole, wanted)]
+        elif expression == wanted:
+            pairs = [(dim, as_expr(dim)) for dim in dims]
+        else:
+            return False
+        if any(bound.setdefault(dim, value) != value for dim, value in pairs):
+            return False
+    return True
