@@ -85,6 +85,11 @@ extern "C" __global__ void __launch_bounds__(256) gpu_put_rows(const struct plac
 #define SUM_PIECES 3  /* vectors that a thread has of a row */
 #define SUM_UPDATES 1 /* updates that are read before any is added */
 #define SUM_BESIDE 4  /* elements of a vector */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#define SUM_BLOCKS 5 /* of a processor at a time: elsewhere nvcc needs more registers than that leaves */
+#else
+#define SUM_BLOCKS 4
+#endif
 
 /* How many of sorted keys come before one, by a warp: 32 of the places that it may be are looked at at once. */
 __device__ inline unsigned keys_before(const u64 *keys, unsigned count, u64 wanted) {
@@ -147,7 +152,7 @@ template <class T> __device__ inline void sum_row(const struct places *p, const 
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 5) gpu_sum_rows(const struct places *__restrict__ p, const char *__restrict__ values, char *__restrict__ out, const u64 *__restrict__ keys) {
+extern "C" __global__ void __launch_bounds__(256, SUM_BLOCKS) gpu_sum_rows(const struct places *__restrict__ p, const char *__restrict__ values, char *__restrict__ out, const u64 *__restrict__ keys) {
   __syncwarp();  // whoever runs this on a CPU sees by it that threads wait for each other
   if (p->type == 8) sum_row(p, (const float *)values, (float *)out, keys);
   else if (p->type == 10) sum_row(p, (const __half *)values, (__half *)out, keys);

@@ -124,10 +124,12 @@ def test_every_kernel_is_in_one_part() -> None:
 
 
 FEW = [("sm_75", "orders"), ("sm_90", "sparse"), ("sm_90", "positions")]
-"""Running totals take twenty seconds: they are compiled where all cases run, as the others are for both."""
+"""Running totals take twenty seconds: they are compiled where all cases run, as the others are for all."""
 
 
-@pytest.mark.parametrize(("arch", "part"), product(("sm_75", "sm_90"), PARTS) if MULTIPLIER > 1 else FEW)
+@pytest.mark.parametrize(
+    ("arch", "part"), product(("sm_75", "sm_80", "sm_90", "sm_120"), PARTS) if MULTIPLIER > 1 else FEW
+)
 def test_the_text_compiles_without_spills(arch: str, part: str, tmp_path: Path) -> None:
     if (compiler := find_cuda_compiler()) is None:
         pytest.skip("no compiler of CUDA C")
@@ -135,4 +137,5 @@ def test_the_text_compiles_without_spills(arch: str, part: str, tmp_path: Path) 
         pytest.skip(f"the compiler does not know {arch}")
     found = kernel_resources(compile_cuda(compiler, gpu_source(part), arch, DiskCache(tmp_path)).log)
     assert found.keys() == set(kernel_names(part)), found
-    assert not any(each.spill_stores or each.stack for each in found.values()), found
+    kept = 0 if arch in ("sm_75", "sm_90") else 8  # bytes over the call that divides numbers of 64 bits
+    assert not any(max(each.spill_stores, each.stack) > kept for each in found.values()), found
