@@ -79,6 +79,8 @@ def mask_tails(
             _mask(op, upper, blocks)
         elif upper is not None and _may_repeat(op, upper, overlaid):
             _overlap(op, upper, blocks, vector)
+        elif upper is None and (whole := _whole_vectors(op, vector)) is not None:
+            _cut(op, whole, blocks)
         elif sizes and (size := _sized_end(op, sizes)) is not None and _is_plain(op):
             _mask_sized(op, size, blocks)
         elif sizes and _is_of_computed_bounds(op) and _is_plain(op):
@@ -96,6 +98,21 @@ def _left_over(loop: scf.ParallelOp) -> int | None:
     if any(isinstance(op, memref.StoreOp) and isinstance(op.memref.owner, memref.AllocaOp) for op in ops):
         return upper
     return upper if upper - lower >= FEWEST and rest != WIDTH // 2 else None
+
+
+def _whole_vectors(loop: scf.ParallelOp, vector: int) -> int | None:
+    """
+    Where whole vectors of bytes end, if some elements are left over that are whole ones of wider elements. Compilers make vectors
+    of half the width of them, and of the rest none: those of a loop of their own are as long as it.
+    """
+    if loop.initVals or len(loop.lowerBound) != 1 or constant(loop.step[0]) != 1:
+        return None
+    lower, upper = constant(loop.lowerBound[0]), constant(loop.upperBound[0])
+    touched = [op.memref for op in loop.body.block.ops if isinstance(op, (memref.LoadOp, memref.StoreOp))]
+    if lower is None or upper is None or min(map(_bytes, touched), default=0) != 1:
+        return None
+    rest = (upper - lower) % vector
+    return upper - rest if vector <= upper - lower and rest % WIDTH == 0 and rest % (vector // 2) else None
 
 
 def _sized_end(loop: scf.ParallelOp, sizes: Mapping[SSAValue, Size]) -> Size | None:
@@ -361,6 +378,13 @@ def _overlap(loop: scf.ParallelOp, upper: int, blocks: _Masks, vector: int) -> N
     for bounds in ((lower, whole), (upper - width, upper)) if whole < upper else ((lower, upper),):
         part = specialized(loop, {}, (blocks.number(bounds[0]), blocks.number(bounds[1])))
         Rewriter.insert_op(part, InsertPoint.before(loop))
+    Rewriter.erase_op(loop)
+
+
+def _cut(loop: scf.ParallelOp, at: int, blocks: _Masks) -> None:
+    """Puts two loops in the place of one."""
+    for bounds in ((loop.lowerBound[0], blocks.number(at)), (blocks.number(at), loop.upperBound[0])):
+        Rewriter.insert_op(specialized(loop, {}, bounds), InsertPoint.before(loop))
     Rewriter.erase_op(loop)
 
 

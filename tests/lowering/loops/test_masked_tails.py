@@ -98,6 +98,18 @@ def test_whole_vectors_have_no_mask() -> None:
     assert not [case for case, text in texts.items() if "scf.if" in text]
 
 
+def test_what_whole_vectors_of_bytes_leave_is_a_loop_of_its_own() -> None:
+    """Where it is no vector of half the width, which compilers make: sixteen bytes one after the other took as long as 128."""
+    column = "  %y = graph.multiply %x, %w : (tensor<3xROWxi8>, tensor<ROWxi8>) -> tensor<3xROWxi8>\n"
+    loops = dict[int, int]()
+    for length in (64, 80, 96, 112, 128):
+        types = "(%x: tensor<3xROWxi8>, %w: tensor<ROWxi8>) -> tensor<3xROWxi8>"
+        text = f"func.func @main{types} {{\n{column}  func.return %y : tensor<3xROWxi8>\n}}"
+        module = apply(parse(text.replace("ROW", str(length))), [*PASSES, "convert-fused-to-loops"])
+        loops[length] = text_of(module).count("scf.parallel")
+    assert loops == {64: 1, 80: 2, 96: 1, 112: 2, 128: 1}
+
+
 def test_kept_rows_are_filled_up() -> None:
     text = text_of(apply(parse(program(SOFTMAX, 49, "f32")), [*PASSES, "convert-fused-to-loops"]))
     assert f"memref<{padded(49)}xf32>" in text
