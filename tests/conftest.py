@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,8 +38,11 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests with many cases that are like one another run a sample of them; a case that is named on the command line runs."""
+    if MULTIPLIER <= 1:
+        draw_without_our_constants()
     mark_first_of_kernels(items)
     if any("[" in argument for argument in config.args):
         return
@@ -57,6 +61,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[LEFT_OUT] = len(left_out)
     told: dict[str, object] = getattr(config, "workeroutput", {})  # by a process of pytest-xdist to its parent
     told["left_out"] = len(left_out)
+
+
+def draw_without_our_constants() -> None:
+    """
+    Hypothesis would read all modules that are imported, for numbers and texts to draw: in a new clone five seconds of each
+    process, for other draws whenever one of the modules changes. Runs of more cases do so.
+    """
+    if "hypothesis" in sys.modules:
+        from hypothesis.internal.conjecture import providers
+
+        def is_ours(path: str) -> bool:
+            return False
+
+        if hasattr(providers, "is_local_module_file"):
+            providers.is_local_module_file = is_ours  # pyright: ignore[reportPrivateImportUsage]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -43,9 +43,10 @@ def test_the_text_says_what_runs(name: str) -> None:
         assert any(word.startswith("fuse.") for word in counts) != bool(backend), counts
         assert conversion_counts([entry_function(module)])[0] <= 2  # of a call: weights are converted once
         texts[backend] = str(module)
-        assert implementation_counts(fuse_opt.optimize(texts[backend], "default")) == counts
+        again = fuse_opt.optimize(texts[backend], "default")
+        assert implementation_counts(again) == counts
+        assert backend or str(again) == texts[""]
     assert texts[""] != texts["-fuse"]
-    assert str(fuse_opt.optimize(texts[""], "default")) == texts[""]
 
 
 @pytest.mark.parametrize("name", MODELS)
