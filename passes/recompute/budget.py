@@ -16,7 +16,7 @@ from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
 from fuse_opt.passes.recompute.stages import Run
-from fuse_opt.passes.recompute.trials import CHEAP, DEAR, Trial, Trials, arena_of
+from fuse_opt.passes.recompute.trials import CHEAP, DEAR, Measure, Trial, Trials, arena_of, planned_arena
 from fuse_opt.passes.remarks import RefusedError
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -32,14 +32,16 @@ def parse_budget(text: str) -> int:
     return int(float(match[1]) * UNITS[match[2]])
 
 
-def within_budget(module: ModuleOp, passes: Sequence[ModulePass], budget: int, run: Run) -> list[ModulePass]:
+def within_budget(
+    module: ModuleOp, passes: Sequence[ModulePass], budget: int, run: Run, measure: Measure | None = None
+) -> list[ModulePass]:
     """
     The passes, with as little recomputation as the budget needs: as they are where that is enough, else whatever it takes of
     pointwise ops, then reductions, then products. The module is not changed. Raises RefusedError where no pass recomputes or
     plans, and OverBudget for a budget that nothing tried keeps; that says what is alive at once, and where one op alone needs
-    more, which.
+    more, which. `measure` says how many bytes the arena of a trial has.
     """
-    trials = Trials(module, passes, run)
+    trials = Trials(module, passes, run, measure)
     if (found := trials.within(budget)) is not None:
         return found.passes
     tried = list(map(trials.of, (None, *CHEAP, *DEAR)))
@@ -108,6 +110,8 @@ def _over(best: Trial, budget: int) -> OverBudget:
     alive = sorted((each for each in inner if each.birth <= step < each.death), key=lambda each: -each.nbytes)
     names = ", ".join(f"{value_name(each.values[0])} ({each.nbytes} bytes)" for each in alive[:4])
     more = f" and {len(alive) - 4} more" if len(alive) > 4 else ""
+    if inside := best.arena - planned_arena(best.module):
+        more += f", and kernels work in {inside} bytes"
     message = (
         f"budget of {budget} bytes: the least that order, in-place results and recomputation reach is {best.arena} bytes, as "
         f"'{op.name}' has alive {names}{more}; give a budget of {best.arena}B or more"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context as Variables
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -40,6 +40,10 @@ _SEARCHED = replace(_ROWS, products=SEARCHED, max_ops=512)
 """That of products of which those are kept that take the least work for a target."""
 
 
+Measure = Callable[[ModuleOp], int]
+"""Bytes of the arena of a program whose values have places in memory."""
+
+
 @dataclass(frozen=True, eq=False)
 class Trial:
     """What a choice of passes leads to, and what they decided."""
@@ -47,6 +51,7 @@ class Trial:
     choice: Choice
     module: ModuleOp
     decisions: list[Decision]
+    measure: Measure
 
     @property
     def passes(self) -> list[ModulePass]:
@@ -59,8 +64,8 @@ class Trial:
 
     @cached_property
     def arena(self) -> int:
-        """Bytes of the largest arena of a function."""
-        return max((arena_of(function) for function in functions_of(self.module)), default=0)
+        """Bytes of the largest arena."""
+        return self.measure(self.module)
 
 
 class Trials:
@@ -71,14 +76,20 @@ class Trials:
     bytes are alive before there are kernels says which, by what it said of the arenas of others.
     """
 
-    def __init__(self, module: ModuleOp, passes: Sequence[ModulePass], run: Run) -> None:
-        """Raises RefusedError where no pass recomputes or plans."""
+    def __init__(
+        self, module: ModuleOp, passes: Sequence[ModulePass], run: Run, measure: Measure | None = None
+    ) -> None:
+        """
+        `measure` knows what kernels work in behind all values, too; without it an arena is what was planned for values. Raises
+        RefusedError where no pass recomputes or plans.
+        """
         names = [each.name for each in passes]
         for needed in (RematerializePass.name, "plan-memory"):
             if needed not in names:
                 message = f"budget: expected a pipeline with '{needed}', got {','.join(names) or 'no passes'}"
                 raise RefusedError(message, module)
         self._whole, self._passes, self._run = Stage(module, Recorder()), list(passes), run
+        self._measure = planned_arena if measure is None else measure
         self._cut = names.index(RematerializePass.name)
         self._choices: dict[RematerializePass | None, Choice] = {}
         self._made: dict[object, Trial] = {}
@@ -192,7 +203,7 @@ class Trials:
             made = self._whole.behind(choice.passes, self._run)
         else:
             made = choice.stage.behind(choice.passes[self._cut + 1 :], self._run)
-        return Trial(choice, made.module, made.notes.decisions)
+        return Trial(choice, made.module, made.notes.decisions, self._measure)
 
 
 def _searched(nbytes: int) -> list[RematerializePass]:
@@ -214,8 +225,13 @@ def undominated(points: Sequence[tuple[int, float]]) -> list[int]:
     return kept
 
 
+def planned_arena(module: ModuleOp) -> int:
+    """Bytes of the largest arena that was planned for values."""
+    return max(map(arena_of, functions_of(module)), default=0)
+
+
 def arena_of(function: FuncOp) -> int:
-    """Bytes of the arena of a function."""
+    """Bytes of the arena that was planned for the values of a function."""
     plan = function.attributes.get(ARENA)
     size = plan.data.get("size") if isinstance(plan, DictionaryAttr) else None
     return size.value.data if isinstance(size, IntegerAttr) else 0

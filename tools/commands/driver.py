@@ -271,7 +271,9 @@ def _process(
         with steered:
             make_for(module, getattr(target, "platform", ""))
             if options.budget is not None:
-                passes = within_budget(module, passes, options.budget, partial(run_pipeline, ctx=ctx))
+                run_pipeline(module, (), ctx)  # which verifies it, as trials do not
+                run = partial(run_pipeline, ctx=ctx, verify=False)
+                passes = within_budget(module, passes, options.budget, run)
             with checked(module, options.expected) if passes or options.expected else nullcontext():
                 _run_passes(module, passes, ctx, options, _observer(options, name, report))
         start = time.perf_counter()

@@ -24,7 +24,7 @@ from fuse_opt.runtime.device.driver import device_problem, open_device
 from fuse_opt.runtime.growing import GrowingCaches
 from fuse_opt.runtime.stored_arrays import PatternError as PatternError
 from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table, with_tuned
-from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
+from fuse_opt.tools.compiler.builders import Backend, arena_bytes, builder, has_c_compiler, require_c_compiler
 from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram, GrowingProgram, growing_caches
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.located import Source, located
@@ -250,12 +250,13 @@ def trials(
 
     def run(changed: ModuleOp, chosen: Sequence[ModulePass]) -> None:
         with located(source, changed):
-            run_pipeline(changed, chosen, make_context())
+            run_pipeline(changed, chosen, make_context(), verify=False)
 
     with located(source, module):
+        run_pipeline(module, (), make_context())
         make_for(module, "cpu")
         freeze_arguments(entry_function(module, function), frozenset())
-        return Trials(module, passes, run)
+        return Trials(module, passes, run, partial(arena_bytes, "cpu", function))
 
 
 def _all_passes(
@@ -383,7 +384,9 @@ def _backend(
     """Runs the passes on the module, and gives what runs its function."""
     with located(source, module):
         if budget is not None:
-            passes = within_budget(module, passes, budget, partial(run_pipeline, ctx=make_context()))
+            run_pipeline(module, (), make_context())  # which verifies it, as trials do not
+            run = partial(run_pipeline, ctx=make_context(), verify=False)
+            passes = within_budget(module, passes, budget, run, partial(arena_bytes, target, function))
         with checked(module, expected, entry_function(module, function)) if passes or expected else nullcontext():
             run_pipeline(module, passes, make_context())
         if target == "reference":

@@ -56,6 +56,17 @@ def builder(
     return _poisoned() if poison else _cpu()
 
 
+def arena_bytes(target: str, function: str | None, module: ModuleOp) -> int:
+    """Bytes of the arena of a program, with what its kernels work in: that is known when there are loops."""
+    from fuse_opt.lowering.emit.lower import lowered_record
+
+    if target == "cuda":
+        from fuse_opt.lowering.convert.convert_fused_to_gpu import ConvertFusedToGpuPass as Conversion
+    else:
+        from fuse_opt.lowering.convert.convert_fused_to_loops import ConvertFusedToLoopsPass as Conversion
+    return lowered_record(module, function, Conversion()).arena_bytes
+
+
 def _cpu() -> Builder:
     from fuse_opt.lowering.emit import build_program
     from fuse_opt.runtime.cpu.program import CpuProgram

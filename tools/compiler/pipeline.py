@@ -178,22 +178,28 @@ def make_passes(pipeline: str | Sequence[str] | None) -> list[ModulePass]:
 
 
 def run_pipeline(
-    module: ModuleOp, passes: Sequence[ModulePass], ctx: Context, *, observer: Observer | None = None
+    module: ModuleOp,
+    passes: Sequence[ModulePass],
+    ctx: Context,
+    *,
+    observer: Observer | None = None,
+    verify: bool = True,
 ) -> None:
     """
     Applies the passes in place, with everything verified before the first and after every one of them; by the measured plan of
-    the program, where a pass has a file of measured schedules that holds one.
+    the program, where a pass has a file of measured schedules that holds one. Without `verify` nothing is: for trials of passes
+    on copies of what was verified, of which the chosen ones run again.
 
     Raises an OpVerifyError, which carries the op at fault as `.op`, or what a pass raises when it refuses its work.
     """
-    verifier = _Verifier(observer)
+    verifier = _Verifier(observer, verify)
     verifier.verify(module, None)
     tuned = next((path for pass_ in passes if (path := getattr(pass_, TUNED_OPTION, ""))), "")
     if tuned:
         from fuse_opt.tools.steering.tuned_plan import run_planned
 
         def run(module: ModuleOp, passes: Sequence[ModulePass], observer: Observer | None = observer) -> None:
-            _apply_all(passes, module, ctx, observer, _Verifier(observer))
+            _apply_all(passes, module, ctx, observer, _Verifier(observer, verify))
 
         if run_planned(tuned, module, passes, run, partial(run, observer=None)):
             return
@@ -263,12 +269,15 @@ def collection_paused() -> Generator[None]:
 class _Verifier:
     """Verifies a module again and again, as passes change it."""
 
-    def __init__(self, observer: Observer | None) -> None:
-        self._observer = observer
+    def __init__(self, observer: Observer | None, is_asked: bool = True) -> None:
+        """Without `is_asked` it does nothing."""
+        self._observer, self._is_asked = observer, is_asked
         self._verified: list[object] = []
         """The state of the module that was verified last."""
 
     def verify(self, module: ModuleOp, after: ModulePass | None) -> None:
+        if not self._is_asked:
+            return
         from fuse_opt.tools.source.module_state import state_of
         from fuse_opt.tools.source.verification import OpVerifyError, verify
 

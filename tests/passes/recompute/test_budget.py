@@ -56,3 +56,20 @@ def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
     assert [parse_budget(text) for text in ("64MiB", "1.5 kB", "7B")] == [64 << 20, 1500, 7]
     assert main(["-", "--default", "--budget=12"]) == 2
     assert "argument --budget: expected a number with one of the units" in capsys.readouterr().err
+
+
+COLUMNS = "tensor<4096x96xf32>"
+
+
+def test_what_kernels_work_in_counts() -> None:
+    source = f"""func.func @main(%x: {COLUMNS}, %w: tensor<96x96xf32>) -> tensor<96xf32> {{
+  %p = graph.matmul %x, %w : ({COLUMNS}, tensor<96x96xf32>) -> {COLUMNS}
+  %s = graph.sum %p {{axes = array<i64: 0>, keepdims = false}} : ({COLUMNS}) -> tensor<96xf32>
+  func.return %s : tensor<96xf32>
+}}"""
+    needed = fuse_opt.compile(source).stats.arena_bytes
+    inside = needed - 4096 * 96 * 4
+    assert inside > 0  # the sum has parts
+    assert fuse_opt.compile(source, budget=needed).stats.arena_bytes == needed
+    with pytest.raises(fuse_opt.InputError, match=f"is {needed} bytes, .*, and kernels work in {inside} bytes"):
+        fuse_opt.compile(source, budget=needed - 1)
