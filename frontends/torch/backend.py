@@ -394,7 +394,7 @@ def _compile(
         if on_device:
             stored = [imported.placeholders.index(each.argument) for each in imported.stored]
             recorded = Recorded(stored, parameters, visible) if options.cuda_graphs and program.native.steps else None
-            launched, text = compile_device_call(imported, program.native, device, recorded)
+            launched, text = compile_device_call(imported, program.native, device, recorded, kind == "backward")
             call: Callable[[list[Any]], Any] = Attempted(launched, graph_module, stored, leave)
         else:
             call, text = compile_call(imported, program.native)

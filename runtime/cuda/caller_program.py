@@ -59,7 +59,6 @@ class CallerProgram:
             libraries = DeviceLibraries(device)
             calls = {n: step for n, step in enumerate(program.steps) if isinstance(step, LibraryCall)}
             self._foreign = frozenset(n for n, call in calls.items() if libraries.find(call.implementation) is None)
-        self._sets: list[list[Segment | LibraryCall]] = pieces_of(program, self._foreign)
 
     @property
     def number(self) -> int:
@@ -91,12 +90,12 @@ class CallerProgram:
         calls = [s for n, s in enumerate(self.steps) if isinstance(s, LibraryCall) and n not in self._foreign]
         return all(map(DeviceLibraries.is_captured, calls))
 
-    def bind(self) -> CallerBinding:
-        """Raises CudaError."""
+    def bind(self, cuts: frozenset[int] = frozenset()) -> CallerBinding:
+        """With pieces that end before some steps, so that the caller may drop memory there. Raises CudaError."""
         table = [0] * len(self.program.buffers)
         with self._device.active():
             shared = Shared.of(self._device)
-            pieces = tuple(self._piece(steps, table, shared) for steps in self._sets)
+            pieces = tuple(self._piece(steps, table, shared) for steps in pieces_of(self.program, self._foreign, cuts))
         return CallerBinding(table, pieces, shared.libraries.check)
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
@@ -132,13 +131,15 @@ class CallerProgram:
         return run
 
 
-def pieces_of(program: Program, foreign: frozenset[int]) -> list[list[Segment | LibraryCall]]:
-    """The steps between those that are the caller's, which are given by number."""
+def pieces_of(
+    program: Program, foreign: frozenset[int], cuts: frozenset[int] = frozenset()
+) -> list[list[Segment | LibraryCall]]:
+    """The steps between those that are the caller's, which are given by number; they are cut before some, too."""
     found: list[list[Segment | LibraryCall]] = []
     before = -2
     for number, step in enumerate(program.steps):
         if number not in foreign:
-            if before != number - 1:
+            if before != number - 1 or number in cuts:
                 found.append([])
             found[-1].append(step)
             before = number

@@ -60,13 +60,14 @@ class EmulatedCallerProgram:
         """Whether all steps but the caller's might be part of a CUDA graph."""
         return True
 
-    def bind(self) -> EmulatedBinding:
+    def bind(self, cuts: frozenset[int] = frozenset()) -> EmulatedBinding:
+        """With pieces that end before some steps, too."""
         table = [0] * len(self.program.buffers)
         groups: list[list[Segment]] = []
         before: object = None
-        for step in self.steps:
+        for number, step in enumerate(self.steps):
             if isinstance(step, Segment):
-                if not isinstance(before, Segment):
+                if not isinstance(before, Segment) or number in cuts:
                     groups.append([])
                 groups[-1].append(step)
             before = step

@@ -7,9 +7,10 @@ on the host: tables of addresses and packed arguments of launches, for each stre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -28,14 +29,23 @@ _MOST_STREAMS = 16
 """Streams whose tables are kept while nobody calls the graph."""
 _ALIGNMENT = 256
 """Of an arena, in bytes."""
+_PARTS = 8
+"""Of a backward graph: gradients are as large as what they follow from, and take the place of what was kept for them."""
+_SMALLEST_PART = 8 << 20
+"""Bytes of new results; another launch of a piece is a few microseconds of the host."""
 
 
 class DeviceCallWriter(CallWriter):
     """Writes the steps of a program whose arena, constants and results are tensors of a device."""
 
-    def __init__(self, imported: Imported, native: Any, device: Any) -> None:
+    def __init__(self, imported: Imported, native: Any, device: Any, parts: int = 1) -> None:
+        """In `parts`, between which arguments are dropped that are not read any more, and results made that come next."""
         super().__init__(imported, native)
         self.device = device
+        self._first_use = self._find_first_uses()
+        self.cuts = self._find_cuts(parts)
+        """The steps before which a piece ends."""
+        self._waiting: list[int] = []
         self.memory: dict[int, Any] = {}
         """By buffer, a constant as bytes on the device."""
         for number, buffer in enumerate(self.program.buffers):
@@ -82,6 +92,52 @@ class DeviceCallWriter(CallWriter):
             lines.append(f"{name} = {self.strided(typed[key], _in_elements(view))}")
         return lines
 
+    def _find_first_uses(self) -> dict[int, int]:
+        """By buffer, the first step that has it."""
+        first: dict[int, int] = {}
+        for number, step in enumerate(self.program.steps):
+            for ref in _refs(step):
+                first.setdefault(ref.buffer, number)
+        return first
+
+    def _find_cuts(self, parts: int) -> frozenset[int]:
+        """Between parts about as many bytes of results are new; small results are not worth a part."""
+        new = [0] * len(self.program.steps)
+        for number in self._own_results():
+            buffer = self.imported.buffers[number]
+            new[self._first(number)] += prod(buffer.view.shape) * buffer.dtype.itemsize
+        wanted, found, since = max(sum(new) // parts, _SMALLEST_PART), set[int](), 0
+        for number, nbytes in enumerate(new):
+            if since and parts > 1 and since + nbytes > wanted:
+                found.add(number)
+                since = 0
+            since += nbytes
+        return frozenset(found)
+
+    def _first(self, result: int) -> int:
+        """The step that a result is made for: the first one where none has it."""
+        return self._first_use.get(self.program.results[result].index, 0)
+
+    def _write_results(self) -> None:
+        """Results come to be with the piece or the call that writes them: what was dropped until then has made room."""
+        self._waiting = self._own_results()
+        if not self.steps:
+            self._write_before(0)
+
+    def _write_before(self, number: int) -> None:
+        if number and self._is_compiled(number) and not self._begins_piece(number):
+            return
+        stop = number + 1
+        while stop < len(self.steps) and self._is_compiled(stop - 1) and not self._begins_piece(stop):
+            stop += 1
+        ready = [result for result in self._waiting if self._first(result) < stop]
+        self._waiting = [result for result in self._waiting if result not in ready]
+        for result in ready:
+            self._write_result(result)
+
+    def _begins_piece(self, number: int) -> bool:
+        return super()._begins_piece(number) or number in self.cuts or not self._is_compiled(number)
+
     def _write_prepared(self) -> None:
         assert self.prepared is None, "arguments of a device are not frozen"
 
@@ -115,6 +171,12 @@ class DeviceCallWriter(CallWriter):
         return self.constant("t", made.to(self.device) if self.device.type != "cpu" else made)
 
 
+def _refs(step: Any) -> Sequence[Any]:
+    if hasattr(step, "launches"):
+        return [ref for launch in step.launches for ref in launch.buffers]
+    return (*step.inputs, *step.written)
+
+
 def _in_elements(view: FrameView) -> View:
     size = view.dtype.itemsize
     assert view.offset % size == 0, "a value that is not aligned to its elements"
@@ -122,13 +184,13 @@ def _in_elements(view: FrameView) -> View:
 
 
 def compile_device_call(
-    imported: Imported, native: Any, device: Any, recorded: Recorded | None = None
+    imported: Imported, native: Any, device: Any, recorded: Recorded | None = None, is_backward: bool = False
 ) -> tuple[Callable[[list[Any]], Any], str]:
     """
     The function that runs a graph on a device, for the list of its arguments, which it empties; and its text. The device is
     the processor where kernels are emulated. Where the call can be `recorded`, the function is that.
     """
-    writer = DeviceCallWriter(imported, native, device)
+    writer = DeviceCallWriter(imported, native, device, _PARTS if is_backward else 1)
     text = writer.write()
     frames = Frames(writer)
     names = {**writer.names, "take": frames.take, "give": frames.give, "current": current_stream(device)}
@@ -144,7 +206,7 @@ class Frames:
     """Bindings of a program that nobody uses now, by the stream that they were last used on."""
 
     def __init__(self, writer: DeviceCallWriter) -> None:
-        self._native = writer.native
+        self._native, self._cuts = writer.native, writer.cuts
         self._memory = writer.memory
         self._idle: dict[int, list[Any]] = {}
 
@@ -154,7 +216,7 @@ class Frames:
             return self._idle[stream].pop()
         except LookupError:
             pass
-        binding = self._native.bind()
+        binding = self._native.bind(self._cuts)
         for number, memory in self._memory.items():
             binding.table[number] = memory.data_ptr()
         return binding.table, binding.pieces, binding.check

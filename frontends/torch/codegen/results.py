@@ -86,11 +86,22 @@ class Results(ABC):
 
     def _write_results(self) -> None:
         """New tensors for the results that the program writes."""
-        for number, buffer in enumerate(self.imported.buffers):
-            result = self.program.results[number]
-            if not buffer.foreign and not result.copied and not self._is_in_argument(number):
-                self._write_empty(number)
-                self._hold(result.index, Held(f"r{number}", buffer.view, buffer.dtype))
+        for number in self._own_results():
+            self._write_result(number)
+
+    def _own_results(self) -> list[int]:
+        """The numbers of those results that the program writes to tensors of their own."""
+        results = enumerate(zip(self.imported.buffers, self.program.results, strict=True))
+        return [
+            number
+            for number, (buffer, result) in results
+            if not buffer.foreign and not result.copied and not self._is_in_argument(number)
+        ]
+
+    def _write_result(self, number: int) -> None:
+        self._write_empty(number)
+        buffer = self.imported.buffers[number]
+        self._hold(self.program.results[number].index, Held(f"r{number}", buffer.view, buffer.dtype))
 
     def _write_empty(self, number: int) -> None:
         buffer = self.imported.buffers[number]

@@ -72,6 +72,7 @@ class CallWriter(Results):
         self._write_prepared()
         self._write_results()
         for number, step in enumerate(self.steps):
+            self._write_before(number)
             if self._is_compiled(number):
                 self._write_segment(number)
             elif (site := self.sites[number]) is not None:
@@ -90,6 +91,9 @@ class CallWriter(Results):
             self._write_give_back()
         self._write_return()
         return self._text()
+
+    def _write_before(self, number: int) -> None:
+        """What a step needs that was not written at the beginning."""
 
     def _write_give_back(self) -> None:
         self.lines.append("idle.append(frame)")
@@ -163,10 +167,13 @@ class CallWriter(Results):
 
     def _write_segment(self, number: int) -> None:
         """Segments that follow one another are one piece of a binding."""
-        if number and self._is_compiled(number - 1):
+        if not self._begins_piece(number):
             return
         self.pieces.append(f"p{len(self.pieces)}")
         self.lines.append(self._run_of(self.pieces[-1]))
+
+    def _begins_piece(self, number: int) -> bool:
+        return not number or not self._is_compiled(number - 1)
 
     def _run_of(self, piece: str) -> str:
         return f"run({piece})"

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import shutil
 import warnings
+import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 torch: Any = pytest.importorskip("torch")
 
+import fuse_opt  # noqa: E402
 from fuse_opt.frontends.torch import collect_reports  # noqa: E402
+from fuse_opt.frontends.torch.codegen import device_wrapper  # noqa: E402
 from fuse_opt.frontends.torch.dynamic_shapes import metas_of  # noqa: E402
 from fuse_opt.frontends.torch.importer.importer import Importer  # noqa: E402
 from fuse_opt.frontends.torch.importer.memory_places import device_of  # noqa: E402
+from fuse_opt.lowering.emit import build_cuda_program  # noqa: E402
+from fuse_opt.runtime.cuda.caller_program import pieces_of  # noqa: E402
 
 needs_cxx = pytest.mark.skipif(shutil.which("g++") is None, reason="CUDA C is emulated by g++")
 
@@ -103,6 +109,60 @@ def test_a_step_of_training() -> None:
     torch.testing.assert_close(ours.state_dict(), eager.state_dict(), rtol=1e-5, atol=1e-6)
 
 
+class Living:
+    """What makes tensors, and knows the bytes of those that are still there."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[weakref.ref[Any], int]] = []
+        self.most = 0
+
+    def maker(self, device: Any) -> Callable[..., Any]:
+        return self.empty
+
+    def empty(self, shape: Any, strides: Any, dtype: Any) -> Any:
+        tensor = torch.empty_strided(shape, strides, dtype=dtype)
+        self.made.append((weakref.ref(tensor), tensor.nbytes))
+        self.most = max(self.most, sum(nbytes for found, nbytes in self.made if found() is not None))
+        return tensor
+
+
+@needs_cxx
+def test_gradients_take_the_place_of_what_was_kept_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    living = Living()
+    monkeypatch.setattr(device_wrapper, "empty_maker", living.maker)
+    model = torch.nn.Sequential(*(m for _ in range(8) for m in (torch.nn.Linear(64, 64, bias=False), torch.nn.Tanh())))
+    call, x = emulated(model), torch.randn(64, 64)
+    call(x).sum().backward()
+    model.zero_grad()
+    living.made.clear()
+    y = call(x).sum()
+    living.most = 0
+    y.backward()
+    gradients = sum(parameter.nbytes for parameter in model.parameters())
+    assert gradients == 8 * 64 * 64 * 4
+    assert living.most < 1.5 * gradients, living.most  # both at once are twice as much
+
+
+def sorted_rows(*given: Any) -> Any:
+    return tuple(x.exp().sort(1)[0].exp() for x in given)
+
+
+def test_pieces_end_where_results_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    gm = traced(sorted_rows, "cuda", *[(8, 64)] * 4)
+    imported = Importer(gm, metas_of(gm) or (lambda node: None), libraries=True).run()
+    program = build_cuda_program(fuse_opt.optimize(imported.module))
+    steps = frozenset(range(len(program.steps)))
+    native = SimpleNamespace(program=program, steps=program.steps, compiled_calls=(steps, False), is_captured=True)
+    monkeypatch.setattr(device_wrapper, "_SMALLEST_PART", 1)
+    for parts in (1, 2, 4):
+        writer = device_wrapper.DeviceCallWriter(imported, native, torch.device("cpu"), parts)
+        text = writer.write()
+        assert text.count("(stream)\n") - 1 == len(pieces_of(program, frozenset(), writer.cuts)) == parts, text
+        before = text.partition("p0(stream)")[0]
+        assert before.count("= empty(") * parts == 4
+
+
 @needs_cxx
 def test_arguments_in_place_views_and_lifetimes() -> None:
     def update(x: Any, y: Any) -> Any:
@@ -141,7 +201,7 @@ def test_where_nothing_can_run_pytorch_does() -> None:
 def test_a_first_call_that_fails_is_pytorchs_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     from fuse_opt.frontends.torch import backend
 
-    def failing(imported: Any, native: Any, device: Any, recorded: Any) -> Any:
+    def failing(imported: Any, *given: Any) -> Any:
         def call(args: list[Any]) -> Any:
             args[imported.placeholders.index(imported.stored[0].argument)].fill_(7)
             args.clear()
