@@ -40,6 +40,7 @@ _FINAL = 3
 
 def entries(kind: str) -> Iterator[Entry]:
     """What is tried for kernels of a kind."""
+    yield {"cache": "once"}
     if kind == "pointwise":
         for threads, vector, unroll in product(_THREADS, (2, 4, 8), (1, 2, 4)):
             yield {"threads": threads, "vector": vector, "unroll": unroll}

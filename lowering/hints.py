@@ -34,6 +34,10 @@ NONPOSITIVE = "fused.nonpositive"
 """Attribute of a `math.exp` whose operand is never greater than zero."""
 
 
+ONCE = "fused.once"
+"""Attribute of a load or store of what lies in a device's memory and is neither read nor written again by the kernel."""
+
+
 MODERATE = "fused.moderate"
 """Attribute of a division of 1 whose divisor is NaN or lies between 2**-100 and 2**100, and of a `math.rsqrt` whose operand is
 NaN or 2**-100 at least."""

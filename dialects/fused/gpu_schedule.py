@@ -46,6 +46,14 @@ GPU_KNOBS = (
     GpuKnob("unroll", Counts(1, 16, power=True), (*_OF_ELEMENTS, "pack"), "vectors of a thread", (1, 2, 4)),
     GpuKnob("splits", Counts(1, 1024), (*_OF_ROWS, "pack"), "blocks of a row", (1, 4, 16, 64, 264, 528)),
     GpuKnob("tile", Counts(32, 64, power=True), ("tile", "pack"), "elements along both sides of a block", (32, 64)),
+    GpuKnob(
+        "cache",
+        Words(("kept", "once")),
+        (*_OF_ELEMENTS, *_OF_ROWS, "pack"),
+        "`once`: what is read or written once leaves the caches first; no device has been timed with it",
+        ("once",),
+        same_bits=True,
+    ),
 )
 _KNOWN = {knob.name: knob for knob in GPU_KNOBS}
 

@@ -27,7 +27,7 @@ from fuse_opt.lowering.c.language import CLanguage
 from fuse_opt.lowering.c.literals import float_literal, integer_literal
 from fuse_opt.lowering.c.names import NameScope
 from fuse_opt.lowering.c.op_table import Level, Row
-from fuse_opt.lowering.hints import NONPOSITIVE
+from fuse_opt.lowering.hints import NONPOSITIVE, ONCE
 
 _DEEPEST = 8
 _LONGEST = 72
@@ -295,20 +295,35 @@ class ExpressionPrinter:
         return f"{self.text(buffer, Level.ATOM)}[{self.text(indices[0]) if indices else '0'}]"
 
     def print_load(self, op: memref.LoadOp) -> None:
-        self.declare(op.res, op, self.address(op.memref, op.indices, op))
+        address = self.address(op.memref, op.indices, op)
+        once = self._once(op)
+        self.declare(op.res, op, address if once is None else once[0].format(f"&{address}"))
 
     def print_store(self, op: memref.StoreOp) -> None:
-        self.emit(f"{self.address(op.memref, op.indices, op)} = {self.text(op.value)};")
+        address, value = self.address(op.memref, op.indices, op), self.text(op.value)
+        once = self._once(op)
+        self.emit(f"{address} = {value};" if once is None else f"{once[1].format(f'&{address}', value)};")
 
     def print_vector_load(self, op: vector.LoadOp) -> None:
         kind, address = self._vector_type(op.result.type, op), self._vector_address(op.base, op.indices, op)
         name = self.fresh_name(op.result, "vector")
-        self.emit(f"{kind} {name} = *(const {kind} *)({address});")
+        once = self._once(op)
+        load = f"*(const {kind} *)({address})" if once is None else once[0].format(f"(const {kind} *)({address})")
+        self.emit(f"{kind} {name} = {load};")
         self.bind(op.result, name)
 
     def print_vector_store(self, op: vector.StoreOp) -> None:
         kind, address = self._vector_type(op.vector.type, op), self._vector_address(op.base, op.indices, op)
-        self.emit(f"*({kind} *)({address}) = {self.text(op.vector)};")
+        value, once = self.text(op.vector), self._once(op)
+        store = f"*({kind} *)({address}) = {value}" if once is None else once[1].format(f"({kind} *)({address})", value)
+        self.emit(f"{store};")
+
+    def _once(self, op: Operation) -> tuple[str, str] | None:
+        """How what is not wanted again is loaded and stored, where that is true of the op."""
+        if ONCE not in op.attributes or self.language.once is None:
+            return None
+        self.helpers.update(("fo_load_once", "fo_store_once"))
+        return self.language.once
 
     def _vector_type(self, kind: Attribute, op: Operation) -> str:
         if self.language.vector is None or not isa(kind, VectorType) or kind.get_num_dims() != 1:

@@ -48,6 +48,8 @@ class CLanguage:
     barrier: str | None = None
     vector: str | None = None
     """The type of a vector of elements {0} of which there are {1}, aligned to its size; None where there is none."""
+    once: tuple[str, str] | None = None
+    """A load from the address {0}, and a store of {1} there, of what is not wanted again; None where they are as others."""
     rolled: tuple[str, ...] = ()
     """Lines before a loop that is not to be unrolled."""
     prefers: tuple[str, ...] = ()
@@ -295,6 +297,7 @@ CUDA = CLanguage(
     dynamic_shared="extern __shared__ __align__(1024) unsigned char {}[]",
     barrier="__syncthreads()",
     vector="fo_vector<{}, {}>",
+    once=("fo_load_once({0})", "fo_store_once({0}, {1})"),
     includes={"f16": "<cuda_fp16.h>", "bf16": "<cuda_bf16.h>"},
     wide_index="long long",
     index_bits=32,

@@ -35,6 +35,7 @@ from fuse_opt.lowering.gpu.scope import KernelScope
 from fuse_opt.lowering.gpu.split import Phase, SplitKernel, can_split, row_team_threads, split_count
 from fuse_opt.lowering.gpu.tiles import build_tiles
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter
+from fuse_opt.lowering.kernel.cache_hints import hint_caches
 from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes
 from fuse_opt.lowering.kernel.scope import INDEX
@@ -116,6 +117,8 @@ def _build(
     comment: str,
 ) -> list[GpuKernel]:
     phases, scratch = _build_phases(kernel, passes, buffers, schedule, vectors)
+    if schedule.cache == "once":
+        hint_caches([(phase.scope.block, phase.scope.parameters) for phase in phases])
     return finished_kernels(kernel, phases, scratch, buffers, schedule.limits, comment)
 
 

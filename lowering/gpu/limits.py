@@ -61,6 +61,8 @@ class GpuSchedule:
     """Blocks that share a row."""
     tile: int | None = None
     """Elements along both sides of a block of a transpose."""
+    cache: str | None = None
+    """Whether what is read or written `once` leaves the caches first."""
 
 
 def gpu_limits(module: Operation | None) -> GpuLimits:
@@ -91,7 +93,6 @@ def gpu_schedule(kernel: KernelOp, limits: GpuLimits) -> GpuSchedule:
     found = kernel.schedule.data.get(ENTRY)
     if not isinstance(found, DictionaryAttr):
         return GpuSchedule(limits)
-    variant = found.data.get("variant")
-    chosen = GpuSchedule(limits, variant.data if isinstance(variant, StringAttr) else None)
+    words = {name: value.data for name, value in found.data.items() if isinstance(value, StringAttr)}
     numbers = {name: value.value.data for name, value in found.data.items() if isinstance(value, IntegerAttr)}
-    return replace(chosen, **numbers)
+    return replace(GpuSchedule(limits), **words, **numbers)

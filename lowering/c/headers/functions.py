@@ -48,6 +48,27 @@ typedef unsigned long long fo_u64;
 _VECTOR = """// Elements that one load or store moves.
 template <class T, int N> struct __align__(sizeof(T) * N) fo_vector { T v[N]; };
 """
+_ONCE = """// Loads and stores of what is not wanted again: caches give it up first.
+template <int N> struct fo_word;
+template <> struct fo_word<1> { typedef signed char type; };
+template <> struct fo_word<2> { typedef short type; };
+template <> struct fo_word<4> { typedef int type; };
+template <> struct fo_word<8> { typedef int2 type; };
+template <> struct fo_word<16> { typedef int4 type; };
+template <class T> [[maybe_unused]] static __device__ __forceinline__ T fo_load_once(const T *from) {
+  typename fo_word<sizeof(T)>::type word = __ldcs((const typename fo_word<sizeof(T)>::type *)from);
+  T value;
+  memcpy(&value, &word, sizeof(T));
+  return value;
+}
+template <class T, class V> [[maybe_unused]] static __device__ __forceinline__ void fo_store_once(T *to, V stored) {
+  T value = stored;
+  typename fo_word<sizeof(T)>::type word;
+  memcpy(&word, &value, sizeof(T));
+  __stcs((typename fo_word<sizeof(T)>::type *)to, word);
+}
+"""
+_ONCE_NAMES = frozenset(("fo_load_once", "fo_store_once"))
 
 
 def functions_of(files: Iterable[str]) -> dict[str, str]:
@@ -150,10 +171,11 @@ def _c_definitions(names: Iterable[str]) -> str:
 def cuda_helpers(names: Iterable[str]) -> str:
     """The same for CUDA: these are scalar C without state, so a preamble and CUDA's own names for builtins suffice."""
     names, own = set(names), _cuda_functions()
-    vectors = _VECTOR if "fo_vector" in names else ""
+    parts = (_VECTOR if "fo_vector" in names else "", _ONCE if names & _ONCE_NAMES else "")
+    vectors = "\n".join(filter(None, parts))
     called = {*names & own.keys(), *(each for name in names & own.keys() for each in called_helpers(own[name]))}
     fast = "\n".join(text for name, text in own.items() if name in called)
-    text = _BUILTIN.sub(r"\1", _c_definitions(names - {"fo_vector"} - own.keys()))
+    text = _BUILTIN.sub(r"\1", _c_definitions(names - {"fo_vector"} - _ONCE_NAMES - own.keys()))
     if not text and not fast:
         return vectors
     before = f"{vectors}\n" if vectors else ""
