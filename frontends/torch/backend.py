@@ -20,6 +20,7 @@ from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
 from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.torch.codegen.device_wrapper import compile_device_call
 from fuse_opt.frontends.torch.codegen.sized_call import SizedText
+from fuse_opt.frontends.torch.codegen.stated_symbols import state_symbols
 from fuse_opt.frontends.torch.codegen.steps import NoProgram, NoStats
 from fuse_opt.frontends.torch.codegen.wrapper import compile_call
 from fuse_opt.frontends.torch.devices import Attempted, check_device
@@ -303,6 +304,7 @@ def _compile_sized(
             if importer.device.type != "cpu":
                 raise SizeRefusal("programs of devices are for extents that are numbers")
             imported = importer.run()
+            state_symbols(imported, sources)
 
         def text(long_rows: bool, otherwise: Callable[[], Any]) -> SizedText:
             with torch.no_grad(), modes._disable_current_modes():

@@ -54,6 +54,18 @@ def check_lengths(
     return reports.graphs
 
 
+class Halves(torch.nn.Module):
+    """Its gradient takes half of a length, and the length as a number, but no tensor that has it."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu(torch.nn.functional.avg_pool1d(x.mT, 2))
+
+
+def test_a_symbol_that_no_tensor_has_as_an_extent_by_itself():
+    """Graphs of `s floordiv 2` are one program, also where nothing may be left to PyTorch."""
+    check_lengths(Halves(), 3, (10, 15, 31, 512), programs=1, axes=2, dynamic=True, options={"strict": True})
+
+
 def test_a_mlp_of_a_length_that_turns_out_to_vary():
     """PyTorch compiles the first length, the second one as a symbol, and 1 apart."""
     module = torch.nn.Sequential(torch.nn.Linear(8, 24), torch.nn.GELU(), torch.nn.Linear(24, 4))
