@@ -13,7 +13,7 @@ func.func @f(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {
 
 // -----
 
-// CHECK: 'fused.kernel' property 'schedule', gpu: entry 'variant': expected one of threads, vector, unroll in a schedule of kind "pointwise", got 'variant'; remove it
+// CHECK: 'fused.kernel' property 'schedule', gpu: entry 'variant': expected one of threads, vector, unroll, cache in a schedule of kind "pointwise", got 'variant'; remove it
 func.func @f(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {
   %r = fused.kernel(%a = %x : tensor<8x64xf32>) -> (tensor<8x64xf32>) attributes {schedule = {kind = "pointwise", gpu = {variant = "warp"}}} {
     %e = graph.exp %a : (tensor<8x64xf32>) -> tensor<8x64xf32>

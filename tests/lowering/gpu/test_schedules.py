@@ -427,7 +427,10 @@ def test_an_edited_schedule_is_kept_through_the_text_of_the_program() -> None:
         ({"variant": "fast"}, "entry 'variant': expected one of thread, warp, block, shared, stream, got \"fast\""),
         ({"threads": 100}, "entry 'threads': expected a power of two from 32 to 1024, got 100"),
         ({"vector": 0}, "entry 'vector': expected a power of two from 1 to 16, got 0"),
-        ({"lanes": 4}, "entry 'lanes': expected one of variant, threads, vector, splits in a schedule of kind \"row\""),
+        (
+            {"lanes": 4},
+            "entry 'lanes': expected one of variant, threads, vector, splits, cache in a schedule of kind \"row\"",
+        ),
     ],
 )
 def test_an_entry_that_cannot_be_is_refused(entries: Entries, problem: str) -> None:
