@@ -255,7 +255,7 @@ def choose_tiling(
 def _in_groups_of_panels(product: Contraction, tiling: Tiling, arithmetic: Arithmetic) -> Tiling:
     """
     Of a product of narrow elements: a task's panels are copied first, and each tile's rows meet all of them, as parts of lines
-    of the result that are stored at a time are then joined in a first cache. Rows of odd lengths take 0.5 to 0.9 of the time.
+    of the result that are stored at a time are then joined in a first cache (measured: 0.87 to 1.06 of the time, 0.94 mostly).
     """
     some = _panels_at_a_time(product, tiling, arithmetic.sums.itemsize)
     panel = tiling.most_columns * (product.depth + arithmetic.group) * arithmetic.right.itemsize * arithmetic.room
