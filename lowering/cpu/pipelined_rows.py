@@ -19,9 +19,8 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import Store
-from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import Dim
-from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.cpu.stage import Beside, Range, StageLoops
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.row_stages import early_stores
@@ -44,8 +43,6 @@ class PipelinedRows(StageLoops):
         first, last = stages[0], stages[-1]
         if len(first.dims) != 1 or first.dims != last.dims or first.stores or first.left or last.reductions:
             return False
-        if isinstance(first.dims[0].extent, Size) and estimate(first.dims[0].extent) < FEWEST:
-            return False
         return self.lanes(first) > 0 and self.stage_work(last) <= MOST_WORK
 
     def build_pipelined(self, task: Dim, bounds: Range, stages: Sequence[Stage], once: Sequence[Store]) -> None:
@@ -58,7 +55,7 @@ class PipelinedRows(StageLoops):
         for node, value in zip(first.reductions, block.args[1:], strict=True):
             value.name_hint = node.value.name_hint
             self.emitter.define(node, value, scope)
-        is_short = estimate(first.dims[0].extent) < FEWEST
+        is_short = _is_short(first.dims[0].extent)
         results = self._first_of_next(task, bounds, scope, first) if is_short else ()
         for stage in others:
             self.build_stage(stage, scope)
@@ -110,3 +107,11 @@ class PipelinedRows(StageLoops):
         for node, value in zip(first.reductions, choice.results, strict=True):
             value.name_hint = node.value.name_hint
         return choice.results
+
+
+def _is_short(length: Extent) -> bool:
+    """
+    Whether rows are taken for short ones. Of unknown length they are: of two loops side by side each has few accumulators then,
+    and a row begins as soon with the loops apart.
+    """
+    return isinstance(length, Size) or length < FEWEST

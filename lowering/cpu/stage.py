@@ -11,9 +11,9 @@ from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.extents import estimate, may_exceed
+from fuse_opt.dialects.types.extents import estimate, is_decided, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
-from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.hints import ROLLED
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import ElementEmitter, KernelNodes, Stage, body_cost
@@ -233,7 +233,8 @@ class StageLoops:
             rest = outer.add(arith.RemSIOp(outer.add(arith.SubiOp(upper, lower)), constant(lanes)))
             middle = outer.add(arith.SubiOp(upper, rest))
         else:
-            rest, middle = constant(last.extent % lanes), constant(last.extent // lanes * lanes)
+            whole = self._whole_vectors(last.extent, lanes)
+            rest, middle = constant(last.extent - whole), constant(whole)
         block = Block(arg_types=[INDEX])
         self.name(block.args, last, stage)
         scope = Scope(outer, block, {first: block.args[0]})
@@ -256,7 +257,7 @@ class StageLoops:
         if carried:
             return self._reduce_innermost(stage, outer, {**bounds, last: (middle, upper)}, carried)
         if self.rows_have_room and self._may_compute_beyond(stage):
-            self._join_with_room(stage, outer, first, memories, lanes, (middle, upper))
+            self._join_with_room(stage, outer, first, memories, lanes, (middle, upper), last in bounds)
             return []
         if self._overlaps(stage, bounds):
             width = min(self._vector(stage), lanes)
@@ -270,6 +271,15 @@ class StageLoops:
             self._join_at(stage, outer, first, memories, middle, rest)
         return []
 
+    def _whole_vectors(self, length: Extent, lanes: int) -> Extent:
+        """
+        How many elements of a loop are joined so many at a time. Of a size something is always left over, if only as many: no row
+        asks whether there is.
+        """
+        if may_exceed(length % lanes, 0) and isinstance(length, Size) and _is_never_empty(length):
+            return (length - 1) // lanes * lanes
+        return length // lanes * lanes
+
     def ask_ahead(self, stage: Stage, scope: Scope, first: Dim, count: int) -> None:
         """Asks for memory that comes into use later than so many neighbours from `first` on, in the scope of their loop."""
 
@@ -279,11 +289,24 @@ class StageLoops:
         return own and all(dtype(node.value).is_float for node in self.nodes_of(stage))
 
     def _join_with_room(
-        self, stage: Stage, outer: Scope, first: Dim, memories: Sequence[SSAValue], lanes: int, bounds: Range
+        self,
+        stage: Stage,
+        outer: Scope,
+        first: Dim,
+        memories: Sequence[SSAValue],
+        lanes: int,
+        bounds: Range,
+        bounded: bool,
     ) -> None:
         """What is left over of a loop, a vector at a time; of the last one accumulators join what is within the bounds."""
         (middle, upper), constant = bounds, self.root.index_constant
-        rest = outer.add(arith.AndIOp(outer.add(arith.SubiOp(upper, middle)), constant(WIDTH - 1)))
+        is_left = not bounded and _is_never_empty(stage.dims[-1].extent)
+        count = outer.add(arith.SubiOp(upper, middle))
+        if is_left:
+            before = outer.add(arith.AndIOp(outer.add(arith.SubiOp(count, constant(1))), constant(WIDTH - 1)))
+            rest = outer.add(arith.AddiOp(before, constant(1)))
+        else:
+            rest = outer.add(arith.AndIOp(count, constant(WIDTH - 1)))
         whole = outer.add(arith.SubiOp(upper, rest))
         if lanes > WIDTH:
             block = Block(arg_types=[INDEX])
@@ -291,10 +314,12 @@ class StageLoops:
             self._join_lanes(stage, Scope(outer, block, {first: block.args[0]}), first, memories, constant(WIDTH))
             block.add_op(scf.YieldOp())
             outer.block.add_op(self.loop(block, middle, whole, step=WIDTH))
-        inner = Scope(outer, Block())
+        inner = outer if is_left else Scope(outer, Block())
         bit = inner.add(arith.ShLIOp(constant(1), rest))
         bits = inner.call(HIDDEN_BITS, [inner.add(arith.SubiOp(bit, constant(1)))], INDEX)
         self._join_at(stage, inner, first, memories, whole, constant(WIDTH), bits)
+        if is_left:
+            return
         inner.block.add_op(scf.YieldOp())
         is_rest = outer.add(arith.CmpiOp(rest, constant(0), "ne"))
         outer.block.add_op(scf.IfOp(is_rest, [], Region(inner.block)))
@@ -442,6 +467,10 @@ class StageLoops:
 
 def loop_name(dim: Dim) -> str:
     return {"i": "i", "r": "row", "c": "column"}.get(dim.name[:1], "i")
+
+
+def _is_never_empty(length: Extent) -> bool:
+    return is_decided(lambda: length >= 1)
 
 
 def _takes_extremum(stage: Stage) -> bool:

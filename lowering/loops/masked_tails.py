@@ -31,8 +31,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.types.dtypes import dtype_of
-from fuse_opt.dialects.types.extents import exact_quotient, may_exceed, most
-from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.extents import exact_quotient, is_decided, may_exceed, most
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.kernel.scope import INDEX
 from fuse_opt.lowering.loops.guarded_tails import Guard
 from fuse_opt.lowering.loops.specialization import specialized
@@ -81,8 +81,8 @@ def mask_tails(
             _overlap(op, upper, blocks, vector)
         elif upper is None and (whole := _whole_vectors(op, vector)) is not None:
             _cut(op, whole, blocks)
-        elif sizes and (size := _sized_end(op, sizes)) is not None and _is_plain(op):
-            _mask_sized(op, size, blocks)
+        elif sizes and (found := _sized_bounds(op, sizes)) is not None and _is_plain(op):
+            _mask_sized(op, *found, blocks)
         elif sizes and _is_of_computed_bounds(op) and _is_plain(op):
             _mask_between(op, blocks)
 
@@ -115,13 +115,13 @@ def _whole_vectors(loop: scf.ParallelOp, vector: int) -> int | None:
     return upper - rest if vector <= upper - lower and rest % WIDTH == 0 and rest % (vector // 2) else None
 
 
-def _sized_end(loop: scf.ParallelOp, sizes: Mapping[SSAValue, Size]) -> Size | None:
-    """The size that a loop counts to from a multiple of whole vectors on."""
+def _sized_bounds(loop: scf.ParallelOp, sizes: Mapping[SSAValue, Size]) -> tuple[Size, Extent] | None:
+    """The size that a loop counts to from a multiple of whole vectors on, and that multiple."""
     if loop.initVals or len(loop.lowerBound) != 1 or constant(loop.step[0]) != 1:
         return None
     lower = loop.lowerBound[0]
-    begin = sizes.get(lower, constant(lower))
-    return None if begin is None or exact_quotient(begin, WIDTH) is None else sizes.get(loop.upperBound[0])
+    begin, end = sizes.get(lower, constant(lower)), sizes.get(loop.upperBound[0])
+    return None if begin is None or end is None or exact_quotient(begin, WIDTH) is None else (end, begin)
 
 
 def _is_of_computed_bounds(loop: scf.ParallelOp) -> bool:
@@ -203,7 +203,8 @@ class _Masks(BlockLoops):
         self._helpers = helpers
         self._made: set[Operation] = set()
         self._masks: dict[tuple[int, bool], SSAValue] = {}
-        self._parts: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
+        self._rests: list[tuple[Size, bool, SSAValue]] = []
+        self._wholes: dict[tuple[SSAValue, bool], SSAValue] = {}
         self._sized: dict[tuple[SSAValue, bool], SSAValue] = {}
         self._tests: dict[SSAValue, SSAValue] = {}
         self._zeros: dict[Attribute, SSAValue] = {}
@@ -217,12 +218,25 @@ class _Masks(BlockLoops):
             self._zeros[kind] = self._first(func.CallOp(name, [], [kind]), "zero")
         return self._zeros[kind]
 
-    def parts(self, count: SSAValue) -> tuple[SSAValue, SSAValue]:
-        """Of so many elements, those in whole vectors, and the rest."""
-        if count not in self._parts:
-            rest = self._first(arith.AndIOp(count, self.number(WIDTH - 1)), "rest")
-            self._parts[count] = self._first(arith.SubiOp(count, rest), "whole"), rest
-        return self._parts[count]
+    def rest(self, count: SSAValue, size: Size, is_left: bool) -> SSAValue:
+        """
+        How many of so many elements are behind whole vectors; where something is always left over, 1 to all lanes. Sizes that
+        differ by whole vectors have the same rest.
+        """
+        for other, of_left, found in self._rests:
+            if of_left == is_left and exact_quotient(size - other, WIDTH) is not None:
+                return found
+        rest = self._first(arith.SubiOp(count, self.whole(count, is_left)), "rest")
+        self._rests.append((size, is_left, rest))
+        return rest
+
+    def whole(self, count: SSAValue, is_left: bool) -> SSAValue:
+        """Those of so many elements that come before the rest, as compilers see that they are whole vectors."""
+        if (count, is_left) not in self._wholes:
+            before = self._first(arith.SubiOp(count, self.number(1)), None) if is_left else count
+            whole = self._first(arith.AndIOp(before, self.number(-WIDTH)), "whole")
+            self._wholes[count, is_left] = whole
+        return self._wholes[count, is_left]
 
     def test(self, rest: SSAValue) -> SSAValue:
         """Whether there is a rest."""
@@ -242,10 +256,11 @@ class _Masks(BlockLoops):
         return self._sized[rest, again]
 
     def left(self, count: SSAValue) -> tuple[SSAValue, SSAValue, Sequence[SSAValue]]:
-        """Of a number of elements that an op computes, behind it: the rest, whether there is one, and its masks."""
+        """Of a number of elements that an op computes, behind it: those in whole vectors, whether there is a rest, its masks."""
         if count not in self._left:
             assert isinstance(count.owner, Operation)
-            rest = arith.AndIOp(count, self.number(WIDTH - 1))
+            vectors = arith.AndIOp(count, self.number(-WIDTH))
+            rest = arith.SubiOp(count, vectors)
             is_left = arith.CmpiOp(rest.result, self.number(0), "ne")
             lanes = arith.SubiOp(above := arith.ShLIOp(self.number(1), rest), self.number(1))
             rest.result.name_hint, is_left.result.name_hint = "rest", "is_left"
@@ -254,8 +269,9 @@ class _Masks(BlockLoops):
             masks = [func.CallOp(HIDDEN_BITS, [each.result], [INDEX]) for each in bits]
             for each in masks:
                 each.results[0].name_hint = "bits"
-            Rewriter.insert_op([rest, is_left, above, lanes, *bits, *masks], InsertPoint.after(count.owner))
-            self._left[count] = rest.result, is_left.result, [each.results[0] for each in masks]
+            vectors.result.name_hint = "vectors"
+            Rewriter.insert_op([vectors, rest, is_left, above, lanes, *bits, *masks], InsertPoint.after(count.owner))
+            self._left[count] = vectors.result, is_left.result, [each.results[0] for each in masks]
         return self._left[count]
 
     def _first(self, op: Operation, name: str | None) -> SSAValue:
@@ -285,16 +301,23 @@ class _Masks(BlockLoops):
         return self._masks[count, again]
 
 
-def _mask_sized(loop: scf.ParallelOp, size: Size, blocks: _Masks) -> None:
-    """The same of a loop to a size: the masked vector is left out by a condition where there is no rest."""
-    before = InsertPoint.before(loop)
-    whole, rest = blocks.parts(loop.upperBound[0])
-    end = next((end for end in _ENDS if not may_exceed(size, end - 1)), most(size) // WIDTH * WIDTH + WIDTH)
-    if end > WIDTH:
-        Rewriter.insert_op(specialized(loop, {}, (loop.lowerBound[0], whole)), before)
+def _mask_sized(loop: scf.ParallelOp, size: Size, begin: Extent, blocks: _Masks) -> None:
+    """
+    The same of a loop from one size to another. Where there is a first element, the masked vector takes all that are left over of
+    whole vectors but one, as many as lanes perhaps, and is asked for by nothing; elsewhere a condition leaves it out.
+    """
+    before, (lower, upper) = InsertPoint.before(loop), (loop.lowerBound[0], loop.upperBound[0])
+    is_left = is_decided(lambda: size - begin >= 1)
+    end = next((end for end in _ENDS if not may_exceed(size, end - (not is_left))), most(size) // WIDTH * WIDTH + WIDTH)
+    rest = blocks.rest(upper, size, is_left)
+    whole = blocks.whole(upper, is_left) if end > WIDTH else lower
+    if end > WIDTH and begin != (size - 1 if is_left else size) // WIDTH * WIDTH:
+        Rewriter.insert_op(specialized(loop, {}, (lower, whole)), before)
     tail = specialized(loop, {}, (blocks.number(0), blocks.number(WIDTH)))
-    condition = blocks.test(rest)
-    Rewriter.insert_op(scf.IfOp(condition, [], Region(Block([tail, scf.YieldOp()]))), before)
+    if is_left:
+        Rewriter.insert_op(tail, before)
+    else:
+        Rewriter.insert_op(scf.IfOp(blocks.test(rest), [], Region(Block([tail, scf.YieldOp()]))), before)
     Rewriter.erase_op(loop)
     block = tail.body.block
     counter = block.args[0]
@@ -324,8 +347,8 @@ def _mask_between(loop: scf.ParallelOp, blocks: _Masks) -> None:
     count = _count(lower, upper)
     if count is None:
         count = put(arith.SubiOp(upper, lower))
-    rest, is_left, masks = blocks.left(count)
-    whole = put(arith.SubiOp(upper, rest), "whole")
+    vectors, is_left, masks = blocks.left(count)
+    whole = put(arith.AddiOp(lower, vectors), "whole")
     Rewriter.insert_op(specialized(loop, {}, (lower, whole)), before)
     tail = specialized(loop, {}, (blocks.number(0), blocks.number(WIDTH)))
     Rewriter.insert_op(scf.IfOp(is_left, [], Region(Block([tail, scf.YieldOp()]))), before)

@@ -193,3 +193,33 @@ def test_masks_of_numbers_and_of_sizes_in_one_kernel() -> None:
         given = (np.ones(n, np.float32) for n in (17, columns, (rows, 17)))
         assert program(*given) == (17 + columns) * 17 * rows
     assert program.stats.kernels == 1
+
+
+ROWS_OF_SIZES = """
+  func.func @f(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]}, %w: tensor<?xf32> {graph.dims = ["n"]}) -> tensor<?x?xf32>
+      attributes {graph.symbols = {n = {least = LEAST : i64, most = 400 : i64}}} {
+    %y = graph.add %x, %w : (tensor<?x?xf32>, tensor<?xf32>) -> tensor<?x?xf32>
+    %z = graph.layer_norm %y, %w : (tensor<?x?xf32>, tensor<?xf32>) -> tensor<?x?xf32>
+    func.return %z : tensor<?x?xf32>
+  }"""
+"""Rows of an extent that is a size, which is never 0 or may be."""
+
+
+@needs_guard_pages
+@pytest.mark.parametrize("least", (0, 1))
+def test_the_last_vector_of_rows_of_a_size(least: int) -> None:
+    """Elements left over, of which some are as many as lanes, are all joined and stored, and nothing behind them is touched."""
+    text, rng = ROWS_OF_SIZES.replace("LEAST", str(least)), np.random.default_rng(6)
+    program = fuse_opt.compile(text)
+    with guarded() as allocate:
+        for columns in (1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 128, 300, 400):
+            given = [rng.standard_normal(shape).astype(np.float32) for shape in ((5, columns), (columns,))]
+            inside = [allocate(each, at_end=True) for each in (*given, np.zeros_like(given[0]))]
+            program(*inside[:2], out=inside[2:])
+            assert_close([inside[2].copy()], [fuse_opt.evaluate(text, *given)])
+
+
+def test_rows_that_have_an_element_do_not_ask_for_a_rest() -> None:
+    program = fuse_opt.compile(ROWS_OF_SIZES.replace("LEAST", "1"))
+    program(np.ones((2, 3), np.float32), np.ones(3, np.float32))
+    assert "if (is_left" not in program.source
