@@ -9,7 +9,7 @@ a result overwrites in its stage must have been read by the same instance, at it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -19,7 +19,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import is_static, shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
-from fuse_opt.dialects.types.index_expr import Dim, Index, dimensions
+from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, dimensions
 from fuse_opt.dialects.verify.at_numbers import at_numbers
 from fuse_opt.dialects.verify.contracted_reads import ContractedReads, is_product
 from fuse_opt.dialects.verify.kernel_parts import Parts
@@ -40,10 +40,8 @@ from fuse_opt.dialects.verify.sample_points import (
 _RESULTS: dict[tuple[object, ...], str | None] = {}
 _REMEMBERED = 4096
 
-SOMEWHERE: Point = (-1,)
-"""The place of an element that data says."""
-ANYWHERE = -1
-"""The same as a number."""
+ANYWHERE = -(1 << 62)
+"""A coordinate that data says, and the place of an element that has one."""
 
 ROW, ELEMENT, OTHER = "row", "element", "other"
 """Loops of a stage: once for the row, over the columns, over anything else."""
@@ -266,6 +264,13 @@ class _Read:
     loop: str
 
 
+def _coordinate(expression: IndexExpr, env: Mapping[Dim, int]) -> int:
+    """One of the element that is read; one that data says may be anywhere, the others of the element are what they are."""
+    if expression.loaded() or (ANYWHERE in env.values() and any(env[dim] == ANYWHERE for dim in expression.dims())):
+        return ANYWHERE
+    return expression.evaluate(env)
+
+
 class _Walk:
     """What one row and one of its columns read, from the results down."""
 
@@ -297,7 +302,7 @@ class _Walk:
 
     def _next(self, value: SSAValue, at: Point, stage: int, loop: str) -> Iterator[tuple[SSAValue, Point, int, str]]:
         if isinstance(value, BlockArgument):
-            place = ANYWHERE if at is SOMEWHERE else place_of(at, value.type)
+            place = ANYWHERE if ANYWHERE in at else place_of(at, value.type)
             self.reads[_Read(value.index, place, stage, loop)] = None
             return
         op = value.owner
@@ -316,11 +321,8 @@ class _Walk:
                 if read.index is first:  # at the place of the result
                     yield read.operand, at, stage, loop
                     continue
-                if at is SOMEWHERE or any(expression.loaded() for expression in read.index):
-                    yield read.operand, SOMEWHERE, stage, loop
-                    continue
                 env = env or {**bound(first, at), **bound(second, over)}
-                yield read.operand, evaluated(read.index, env), stage, loop
+                yield read.operand, tuple(_coordinate(part, env) for part in read.index), stage, loop
 
     def clash(self, result: int, operands: frozenset[int]) -> str | None:
         address, stage, loop = self.target(result)

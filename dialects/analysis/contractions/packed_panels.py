@@ -15,6 +15,8 @@ from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 
 LANE_BYTES = 64
 """Of a vector; widths are whole vectors."""
+MOST_VECTORS = 15
+"""Of a panel that a tile reads: registers hold a row of its sums and as many elements, and one of the left operand."""
 _RATE = {2: 0.8, 3: 0.98, 4: 1.0, 5: 0.97, 6: 0.84}
 """By vectors of a panel: how fast tiles of many rows are, next to the fastest (measured, AVX-512)."""
 _OF_FEW_ROWS = {1: 6, 2: 6, 3: 6, 4: 6, 5: 5, 6: 4, 7: 3, 8: 3, 9: 3}

@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.computed_operands import computed_operand, read_by
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess, operand_access
+from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES, MOST_VECTORS
 from fuse_opt.dialects.analysis.contractions.result_places import result_places
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, member_ops, trace
 from fuse_opt.dialects.fused import KernelOp
@@ -164,8 +165,18 @@ def product_operands(
     if rhs.panels is not None and (rhs.panels.group, rhs.column) != (group := group_in_panels(*elements), group):
         message = f"the columns of the right operand are in panels, with groups of {rhs.panels.group} rows"
         raise Unschedulable("strides", message, op)
+    if rhs.panels is not None:
+        _check_width(op, rhs.panels.width)
     strides = [(*s[:-2], access.row, access.column) for s, access in ((of.lhs, lhs), (of.rhs, rhs))]
     return replace(of, lhs=strides[0], rhs=strides[1]), lhs, rhs
+
+
+def _check_width(op: OpaqueOp, width: int) -> None:
+    """Raises Unschedulable where panels of the right operand fill no vector of sums, or more than registers hold."""
+    lanes = LANE_BYTES // dtype(op.results[0]).itemsize
+    if not lanes <= width <= MOST_VECTORS * lanes:
+        message = f"panels of the right operand have {width} columns; tiles read {lanes} to {MOST_VECTORS * lanes}"
+        raise Unschedulable("strides", message, op)
 
 
 def _operand(

@@ -8,11 +8,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from guard_pages import guarded, needs_guard_pages
-from ir_testing import parse, random_arguments
+from ir_testing import kernels, optimized, parse, random_arguments
 from lowered_programs import needs_compiler
 from thread_counts import by_threads
 
 import fuse_opt
+from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.runtime.prepared import PreparedProgram
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
@@ -186,3 +187,26 @@ def test_nothing_beside_packed_operands_is_read() -> None:
             assert_equal(native.program(*given), case.plain())
             del given
             full.clear()
+
+
+@needs_compiler
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@pytest.mark.parametrize("width", [2, 8, 16, 20, 120, 136, 240, 256, 512])
+def test_panels_of_any_width(width: int, element: str) -> None:
+    """Those that a program has by itself; no tile reads panels without a vector, or of more than registers hold."""
+    w, y = f"tensor<33x{width * 2}x{element}>", f"tensor<7x{width * 2}x{element}>"
+    panels = w.replace(">", f", #graph.panel<axis = 1, width = {width}>>")
+    text = f"""
+func.func @main(%x: tensor<7x33x{element}>, %w: {w}) -> {y} {{
+  %p = graph.to_layout %w : ({w}) -> {panels}
+  %y = graph.matmul %x, %p : (tensor<7x33x{element}>, {panels}) -> {y}
+  func.return %y : {y}
+}}"""
+    module = parse(text)
+    passes = ("wrap-kernels", "schedule-kernels", "select-implementation", "plan-memory")
+    x, given = random_arguments(module, 1)
+    program = fuse_opt.compile(text, pipeline=passes)
+    np.testing.assert_allclose(program(x, given), x @ given, rtol=1e-3 if element == "f32" else 1e-11)
+    lanes = 64 // x.itemsize
+    taken = [kernel for kernel in kernels(optimized(text, passes[:3])) if kernel.schedule_kind() == MATMUL]
+    assert bool(taken) == (lanes <= width <= 15 * lanes)

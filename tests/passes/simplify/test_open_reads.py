@@ -67,3 +67,26 @@ def test_a_table_is_not_overwritten() -> None:
     assert kernel.inplace_pairs() == []
     clash = KernelReads(kernel).clash(0, frozenset({0}))
     assert clash is not None and "positions that are data" in clash
+
+
+@pytest.mark.parametrize("text", [
+    """func.func @main(%x: tensor<8xf32> {graph.donated}, %y: tensor<2x1x8xf32>, %i: tensor<1x1x8xi64>) -> tensor<1x1x8xf32> {
+  %s = graph.add %x, %y : (tensor<8xf32>, tensor<2x1x8xf32>) -> tensor<2x1x8xf32>
+  %t = graph.take_along_axis %s, %i {axis = 0 : i64} : (tensor<2x1x8xf32>, tensor<1x1x8xi64>) -> tensor<1x1x8xf32>
+  func.return %t : tensor<1x1x8xf32>
+}""",
+    """func.func @main(%x: tensor<1x1xf32> {graph.donated}, %y: tensor<1x2xf32>, %i: tensor<1x1xi64>) -> tensor<1x1xf32> {
+  %s = graph.divide %y, %x : (tensor<1x2xf32>, tensor<1x1xf32>) -> tensor<1x2xf32>
+  %t = graph.take_along_axis %s, %i {axis = 1 : i64} : (tensor<1x2xf32>, tensor<1x1xi64>) -> tensor<1x1xf32>
+  func.return %t : tensor<1x1xf32>
+}""",
+])  # fmt: skip
+def test_what_is_the_same_at_all_positions_is_overwritten(text: str) -> None:
+    """Where data says one coordinate alone, and an operand is repeated along that one (fuzz --backends, 120398 and 120489)."""
+    module = parse(text)
+    given = [array * 0 + 1 if array.dtype.kind == "i" else array for array in random_arguments(module, 4)]
+    wanted = evaluate(module, given)
+    passes = ("open-reads", "fuse-injective", "wrap-kernels", "infer-inplace", "plan-memory")
+    (*_, kernel) = kernels(optimized(text, passes))
+    assert kernel.inplace_pairs()
+    assert_same_bits([fuse_opt.compile(text, pipeline=passes)(*given)], wanted)
