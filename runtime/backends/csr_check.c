@@ -3,7 +3,7 @@
 
 /* `falls` of all neighbours must be those where a row begins: neither pass has branches that depend on columns. Rows that begin
  * before the first entry or behind the last one are empty, so the second pass reads what is there. */
-#define CHECK(name, T, U, P) \
+#define CHECK(name, T, U, P, FALLS) \
   static int64_t name(const P *indptr, int64_t rows, const T *indices, int64_t count, int64_t columns) { \
     if (indptr[0] != 0 || indptr[rows] != count) return 0; \
     P sinks = 0; \
@@ -20,6 +20,8 @@
     int64_t row = 1, last = rows, before = 0; \
     while (row < last && !indptr[row]) row++; \
     while (row < last && indptr[last - 1] == count) last--; \
+    FALLS; \
+    before = row > 1 ? indptr[row - 1] : 0; \
     for (; row < last; row++) { \
       int64_t at = indptr[row]; \
       __asm__("" : "+r"(at)); /* else the compiler gathers, which takes longer */ \
@@ -28,9 +30,28 @@
     } \
     return falls == 0; \
   }
-CHECK(narrow, int32_t, uint32_t, int32_t)
-CHECK(wide, int64_t, uint64_t, int64_t)
-CHECK(of_rows, int64_t, uint64_t, int32_t)
+
+/* Of as many rows as whole vectors have: the first entry of each that has one beside the entry before. Processors with arithmetic
+ * of 16 bits came after those whose gathers take longer than as many loads. */
+#ifdef __AVX512FP16__
+#include <immintrin.h>
+static int64_t falls_of_rows(const int32_t *indptr, int64_t *row, int64_t last, const int32_t *indices) {
+  int64_t found = 0;
+  for (; *row + 16 <= last; *row += 16) {
+    __m512i at = _mm512_loadu_si512(indptr + *row), zero = _mm512_setzero_si512();
+    __mmask16 some = _mm512_cmpneq_epi32_mask(at, _mm512_loadu_si512(indptr + *row - 1));
+    __m512i first = _mm512_mask_i32gather_epi32(zero, some, at, indices, 4);
+    __m512i before = _mm512_mask_i32gather_epi32(zero, some, at, indices - 1, 4);
+    found += __builtin_popcount(_mm512_mask_cmple_epi32_mask(some, first, before));
+  }
+  return found;
+}
+#else
+static int64_t falls_of_rows(const int32_t *indptr, int64_t *row, int64_t last, const int32_t *indices) { return 0; }
+#endif
+CHECK(narrow, int32_t, uint32_t, int32_t, falls -= (int32_t)falls_of_rows(indptr, &row, last, indices))
+CHECK(wide, int64_t, uint64_t, int64_t, )
+CHECK(of_rows, int64_t, uint64_t, int32_t, )
 
 /* `bytes` of an element: those of indptr times 16 and those of indices. */
 int64_t fuse_csr_check(const void *indptr, const void *indices, int64_t rows, int64_t count, int64_t columns, int64_t bytes) {
