@@ -46,10 +46,14 @@ _TASKS = (
 _TASK_WORK = 1 << 16
 """Multiplications, or bytes moved, of a task."""
 _MOST_TASKS = 64
-_PANEL = 256
+_PANEL = 128
 """Bytes of a row of a packed panel; as in sparse_tasks.c."""
+_PACKED = 2
+"""Panels that are packed at once; as there."""
+_LINE = 64
+"""Bytes of a line of a cache, which a pack keeps of each row; as there."""
 _READ_OFTEN = 40
-"""How often rows of a dense operand are read that is packed, times the panels of a row (measured with 2 and 8)."""
+"""How often rows of a dense operand are read that is packed, times the packs of a row (measured with 2 and 8)."""
 _TYPES = ("f32", "f64", "i32", "i64")
 """Element types that the file computes with, by its numbers."""
 _IDS = ("i32", "i64", "i16", "i8")
@@ -172,19 +176,20 @@ def _matmul(call: LibraryCall) -> _Loops | None:
     if call.workspace is None:
         return found
     size, ((_, tasks),) = _itemsize(x), found.loops
-    pieces, count = _task_count(columns * _PANEL, columns), width * size // _PANEL
-    loops = [("fuse_csr_pack", pieces), ("fuse_csr_panel", tasks)] * count
-    panels = [panel for panel in range(count) for _ in range(2)]
-    if width * size % _PANEL:
-        loops, panels = [*loops, *found.loops], [*panels, count]
+    at_once = _PACKED * _PANEL
+    pieces, packs = _task_count(columns * at_once, columns), width * size // at_once
+    loops = [("fuse_csr_pack", pieces), *[("fuse_csr_panel", tasks)] * _PACKED] * packs
+    panels = [_PACKED * pack + max(0, loop) for pack in range(packs) for loop in range(-1, _PACKED)]
+    if width * size % at_once:
+        loops, panels = [*loops, *found.loops], [*panels, _PACKED * packs]
     return _Loops(tuple(loops), {**found.numbers, "bytes": size, "count": pieces}, tuple(panels))
 
 
 def _packed_bytes(site: Site) -> int:
     """Of a panel, where rows of x are read often enough and too far apart."""
     capacity, (columns, width) = site.operands[1].size, site.operands[3].shape
-    panels = width * site.operands[3].itemsize // _PANEL
-    return columns * _PANEL if panels > 1 and capacity * panels >= _READ_OFTEN * columns else 0
+    packs = width * site.operands[3].itemsize // (_PACKED * _PANEL)
+    return columns * (_PACKED * _PANEL + _LINE) if packs > 1 and capacity * packs >= _READ_OFTEN * columns else 0
 
 
 def _sampled(call: LibraryCall) -> _Loops | None:

@@ -87,7 +87,10 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 /* Products: a row of the result in blocks of NV vectors of L columns, in CH running sums each. Where they are FAR, rows that are
  * read soon are fetched before, also for the next rows of the result: `readable` entries follow. */
 #define AHEAD 3
-#define PANEL 256 /* bytes of a row of x in a panel */
+#define PANEL 128 /* bytes of a row of x in a panel */
+#define PACKED 2  /* panels that are packed at once */
+#define LINE 64   /* bytes of a line of a cache */
+typedef int32_t line __attribute__((vector_size(LINE), aligned(4), may_alias));
 #define BLOCK(name, T, L) \
   typedef T name __attribute__((vector_size(L * sizeof(T)), aligned(sizeof(T)), may_alias)); \
   static inline __attribute__((always_inline)) void name##_block( \
@@ -126,12 +129,37 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
     return part[0]; \
   }
 
-/* One column: four running sums over entries; over many, a vector of them first. Gathers of 16
- * rows at once took longer. */
+/* L elements of x. Processors with arithmetic of 16 bits came after those whose gathers take longer than as many loads. */
+#ifdef __AVX512FP16__
+#include <immintrin.h>
+#define GATHER(wide, T, L) \
+  static inline void wide##_gather(const T *x, const int32_t *at, wide *found) { \
+    if (sizeof(T) == 4) *found = (wide)_mm512_i32gather_epi32(_mm512_loadu_si512(at), x, 4); \
+    else *found = (wide)_mm512_i32gather_epi64(_mm256_loadu_si256((const __m256i_u *)at), x, 8); \
+  }
+
+#else
+#define GATHER(wide, T, L) \
+  static inline void wide##_gather(const T *x, const int32_t *at, wide *found) { \
+    T each[L]; \
+    for (int l = 0; l < L; l++) each[l] = x[at[l]]; \
+    *found = *(const wide *)each; \
+  }
+#endif
+
+/* One column: four running sums over entries; over many, a vector of them first. */
 #define COLUMN(wide, T, L) \
   static __attribute__((noinline)) T wide##_many( \
       const T *values, const int32_t *columns, int64_t count, const T *x, int64_t n) { \
     wide sums = {0}; \
+    if (n == 1) { \
+      for (int64_t p = 0; p < count; p += L) { \
+        wide found; \
+        wide##_gather(x, columns + p, &found); \
+        sums += *(const wide *)(values + p) * found; \
+      } \
+      return wide##_total(sums); \
+    } \
     for (int64_t p = 0; p < count; p += L) { \
       T found[L]; \
       for (int l = 0; l < L; l++) found[l] = x[columns[p + l] * n]; \
@@ -148,6 +176,48 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
     return (sum[0] + sum[2]) + (sum[1] + sum[3]); \
   }
 
+/* A vector times rows of at most SHORT entries each, at most L of them, from `row` on, and how many: entries times what they meet,
+ * then sums in order of entries, so that those of a row do not depend on which rows it is computed with; v, bits, some and half
+ * name what intrinsics are of. */
+#define SHORT 16
+#ifdef __AVX512FP16__
+#define SHORT_ROWS(wide, T, L, v, bits, some, half, places) \
+  static int64_t wide##_short( \
+      const int32_t *indptr, int64_t row, int64_t end, const T *values, const int32_t *columns, const T *x, T *out) { \
+    some lanes = (some)(end - row < L ? (1u << (end - row)) - 1 : ~0u); \
+    places at = half##_maskz_loadu_epi32(lanes, indptr + row); \
+    places counts = half##_sub_epi32(half##_maskz_loadu_epi32(lanes, indptr + row + 1), at); \
+    some longer = half##_cmpgt_epi32_mask(counts, half##_set1_epi32(SHORT)); \
+    if (longer) lanes &= (some)((longer & -longer) - 1); \
+    int64_t first = indptr[row], rows = __builtin_popcount(lanes), last = indptr[row + rows]; \
+    T products[(SHORT + 1) * L]; \
+    for (int64_t p = first; p < last; p += L) { \
+      some those = (some)(last - p < L ? (1u << (last - p)) - 1 : ~0u); \
+      wide found = (wide)_mm512_mask_i32gather_##bits( \
+          _mm512_setzero_si512(), those, half##_maskz_loadu_epi32(those, columns + p), x, sizeof(T)); \
+      *(wide *)(products + p - first) = (wide)_mm512_maskz_loadu_##bits(those, values + p) * found; \
+    } \
+    wide sums = {0}; \
+    at = half##_sub_epi32(at, half##_set1_epi32((int32_t)first)); \
+    for (int32_t k = 0;; k++) { \
+      some those = half##_cmpgt_epi32_mask(counts, half##_set1_epi32(k)) & lanes; \
+      if (!those) break; \
+      places from = half##_add_epi32(at, half##_set1_epi32(k)); \
+      wide next = (wide)_mm512_mask_i32gather_##bits(_mm512_setzero_si512(), those, from, products, sizeof(T)); \
+      sums = _mm512_mask_add_##v(sums, those, sums, next); \
+    } \
+    _mm512_mask_storeu_##v(out + row, lanes, sums); \
+    return rows; \
+  }
+#else
+#define SHORT_ROWS(wide, T, L, v, bits, some, half, places) NO_SHORT_ROWS(wide, T)
+#endif
+#define NO_SHORT_ROWS(wide, T) \
+  static inline int64_t wide##_short( \
+      const int32_t *indptr, int64_t row, int64_t end, const T *values, const int32_t *columns, const T *x, T *out) { \
+    return 0; \
+  }
+
 /* Of rows, in a block of `NV` vectors that begins `back` columns before. */
 #define EACH_ROW(condition, vector, back, NV, CH, FAR, step) \
   if (condition) { \
@@ -160,8 +230,8 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
   }
 
 /* Columns from j on of rows, and how many; there is at least one; wide, half and fourth are vectors of L, L/2 and L/4 elements. */
-#define PRODUCT(name, T, L, wide, half, fourth) \
-  BLOCK(wide, T, L) BLOCK(half, T, (L / 2)) BLOCK(fourth, T, (L / 4)) TOTAL(wide, T, L) COLUMN(wide, T, L) \
+#define PRODUCT(name, T, L, wide, half, fourth, SHORT_ROWS) \
+  BLOCK(wide, T, L) BLOCK(half, T, (L / 2)) BLOCK(fourth, T, (L / 4)) TOTAL(wide, T, L) GATHER(wide, T, L) COLUMN(wide, T, L) SHORT_ROWS \
   static int64_t name##_piece( \
       const struct fuse_sparse *call, const int32_t *indptr, int64_t begin, int64_t end, const int64_t j) { \
     const int32_t *columns = (const int32_t *)PLACE(call, 1); \
@@ -179,9 +249,10 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
     back = L / 2 - left; \
     EACH_ROW(j >= back, half, back, 1, 4, 0, left) \
     EACH_ROW(left >= L / 4, fourth, 0, 1, 4, 0, L / 4) \
-    for (int64_t row = begin; row < end; row++) { \
-      int64_t first = indptr[row]; \
-      out[row * n] = wide##_column(values + first, columns + first, indptr[row + 1] - first, x, n); \
+    for (int64_t row = begin, done; row < end; row += done) { \
+      int64_t first = indptr[row], count = indptr[row + 1] - first; \
+      done = n == 1 && count <= SHORT ? wide##_short(indptr, row, end, values, columns, x, out) : 0; \
+      if (!done) out[row * n] = wide##_column(values + first, columns + first, count, x, n), done = 1; \
     } \
     return 1; \
   } \
@@ -193,14 +264,14 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
   } \
   static void name##_panel(const struct fuse_sparse *call, int64_t begin, int64_t end) { \
     const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1); \
-    const T *values = (const T *)PLACE(call, 2), *x = (const T *)PLACE(call, 5); \
+    const T *values = (const T *)PLACE(call, 2), *x = (const T *)(PLACE(call, 5) + call->panel % PACKED * call->columns * PANEL); \
     T *out = (T *)(PLACE(call, 4) + call->panel * PANEL); \
     if (begin >= end || !(call->known || rows_hold(call, indptr, indices, begin, end))) return; \
     for (int64_t row = begin; row < end; row++) { \
       int64_t first = indptr[row], count = indptr[row + 1] - first; \
-      const char *later = (const char *)(out + least(row + 2, end - 1) * call->width); /* far from what is written now */ \
-      _Pragma("GCC unroll 4") for (int k = 0; k < PANEL; k += 64) __builtin_prefetch(later + k, 1); \
-      wide##_block(values + first, indices + first, count, 0, x, 4 * L, out + row * call->width, 4, 1, 0); \
+      const char *later = (const char *)(out + least(row + 4, end - 1) * call->width); /* far from what is written now */ \
+      _Pragma("GCC unroll 4") for (int k = 0; k < PANEL; k += LINE) __builtin_prefetch(later + k, 1); \
+      wide##_block(values + first, indices + first, count, 0, x, 2 * L, out + row * call->width, 2, 2, 0); \
     } \
   } \
   static void name##_sampled(const struct fuse_sparse *call, int64_t begin, int64_t end) { \
@@ -258,10 +329,10 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
     } \
   }
 
-PRODUCT(f32, float, 16, f32x16, f32x8, f32x4)
-PRODUCT(f64, double, 8, f64x8, f64x4, f64x2)
-PRODUCT(i32, uint32_t, 16, i32x16, i32x8, i32x4)
-PRODUCT(i64, uint64_t, 8, i64x8, i64x4, i64x2)
+PRODUCT(f32, float, 16, f32x16, f32x8, f32x4, SHORT_ROWS(f32x16, float, 16, ps, epi32, __mmask16, _mm512, __m512i))
+PRODUCT(f64, double, 8, f64x8, f64x4, f64x2, SHORT_ROWS(f64x8, double, 8, pd, epi64, __mmask8, _mm256, __m256i))
+PRODUCT(i32, uint32_t, 16, i32x16, i32x8, i32x4, NO_SHORT_ROWS(i32x16, uint32_t))
+PRODUCT(i64, uint64_t, 8, i64x8, i64x4, i64x2, NO_SHORT_ROWS(i64x8, uint64_t))
 
 #define BY_TYPE(what) \
   switch (call->type) { \
@@ -282,13 +353,35 @@ ROW_TASK(fuse_csr_matmul, product)
 
 ROW_TASK(fuse_csr_panel, panel)
 
-/* Columns of x in a panel, just before the product with them: rows that are so far apart that they share sets of a cache drive
- * each other out of it, and what one panel takes stays in the one next to the core. */
+/* Columns of x in PACKED panels, just before the products with them: rows that are so far apart that they share sets of a cache
+ * drive each other out of it, and what a panel takes stays in the one next to the core. A line of x that has columns of two packs
+ * is read once, where shuffles of two vectors are one instruction: it is kept behind the panels for the next pack. */
 void fuse_csr_pack(void *arg, long begin, long end) {
   const struct fuse_sparse *call = arg;
-  const char *x = PLACE(call, 3) + call->panel * PANEL;
-  for (int64_t row = call->columns * begin / call->count; row < call->columns * end / call->count; row++)
-    memcpy(PLACE(call, 5) + row * PANEL, x + row * call->width * call->bytes, PANEL);
+  int64_t first = call->columns * begin / call->count, last = call->columns * end / call->count;
+  int64_t distance = call->width * call->bytes, apart = call->columns * PANEL, pack = call->panel * PANEL;
+  const char *x = PLACE(call, 3) + pack, *behind = PLACE(call, 3) + call->columns * distance;
+  char *packed = PLACE(call, 5), *kept = packed + PACKED * apart;
+  for (int64_t row = first; row < last; row++) {
+    const char *from = x + row * distance;
+    char *to = packed + row * PANEL;
+#ifdef __AVX512F__
+    int64_t before = (int64_t)((uintptr_t)from % LINE);
+    line *shared = (line *)(kept + row * LINE);
+    if (before && pack && from - before + PACKED * PANEL + LINE <= behind) {
+      line wanted = (line){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + (int32_t)(before / 4), one = *shared;
+      _Pragma("GCC unroll 4") for (int k = 0; k < PACKED * PANEL; k += LINE) {
+        line next = *(const line *)(from - before + k + LINE);
+        *(line *)(to + k / PANEL * apart + k % PANEL) = __builtin_shuffle(one, next, wanted);
+        one = next;
+      }
+      *shared = one;
+      continue;
+    }
+    if (before && !pack) *shared = *(const line *)(from - before + PACKED * PANEL); /* another pack follows */
+#endif
+    for (int k = 0; k < PACKED; k++) memcpy(to + k * apart, from + k * PANEL, PANEL);
+  }
 }
 ROW_TASK(fuse_csr_sampled_matmul, sampled)
 ROW_TASK(fuse_csr_sums, sums)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from guard_pages import guarded, needs_guard_pages
 from ir_testing import parse
 from lowered_programs import as_list, needs_compiler
 
@@ -108,6 +109,67 @@ def test_packed_and_other_widths(n: int, element: Any) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("n", [320, 333])
+def test_lines_that_packs_share_are_those_of_x(n: int) -> None:
+    """Wherever x begins, with memory behind it that cannot be read: the same bits."""
+    rng = np.random.default_rng(n)
+    indptr, indices, values = csr(rng, 60, 30, 0.6)
+    a, x, y = f"tensor<60x30xf32, #graph.csr<capacity = {indices.size}>>", f"tensor<30x{n}xf32>", f"tensor<60x{n}xf32>"
+    text = f"""func.func @main(%a: {a}, %x: {x}) -> {y} {{
+      %0 = graph.matmul %a, %x : ({a}, {x}) -> {y}
+      func.return %0 : {y}
+    }}"""
+    program = fuse_opt.compile(text, pipeline="lower-storage,default")
+    assert program.stats.workspace_bytes > 0
+    dense = rng.standard_normal((30, n)).astype(np.float32)
+    wanted = program((indptr, indices, values), dense)
+    np.testing.assert_allclose(wanted, full((60, 30), (indptr, indices, values)) @ dense, rtol=1e-4, atol=1e-4)
+    room = np.empty(dense.size + 16, np.float32)
+    for offset in range(16):
+        moved = room[offset : offset + dense.size].reshape(dense.shape)
+        moved[:] = dense
+        assert program((indptr, indices, values), moved).tobytes() == wanted.tobytes(), offset
+    for at_end in (True, False):
+        with guarded() as allocate:
+            assert program((indptr, indices, values), allocate(dense, at_end=at_end)).tobytes() == wanted.tobytes()
+
+
+@needs_compiler
+@pytest.mark.parametrize("element", [np.float32, np.float64, np.int32])
+def test_a_vector_times_rows_of_any_length(element: Any) -> None:
+    """Sums of a row do not depend on the rows beside it: short ones are computed together, long ones alone."""
+    rng = np.random.default_rng(7)
+    counts = rng.choice([0, 1, 2, 3, 15, 16, 17, 40, 63, 64, 65, 100], 150)
+    columns = [np.sort(rng.permutation(130)[:count]) for count in counts]
+    given = [rng.standard_normal(count) * 9 for count in counts]
+    x = (rng.standard_normal((130, 1)) * 9).astype(element)
+    x[::7] = 0 if element is np.int32 else np.inf
+    name = np.dtype(element).str[1:].replace("4", "32").replace("8", "64")
+
+    def product(rows: list[int]) -> Array:
+        """Of some rows of them."""
+        indptr = np.cumsum([0, *(counts[row] for row in rows)]).astype(np.int32)
+        indices = np.concatenate([np.zeros(0, np.int64), *(columns[row] for row in rows)]).astype(np.int32)
+        values = np.concatenate([np.zeros(0), *(given[row] for row in rows)]).astype(element)
+        a, b, y = f"tensor<{len(rows)}x130x{name}, #graph.csr<capacity = {indices.size}>>", 130, len(rows)
+        text = f"""func.func @main(%a: {a}, %x: tensor<{b}x1x{name}>) -> tensor<{y}x1x{name}> {{
+          %0 = graph.matmul %a, %x : ({a}, tensor<{b}x1x{name}>) -> tensor<{y}x1x{name}>
+          func.return %0 : tensor<{y}x1x{name}>
+        }}"""
+        return fuse_opt.compile(text, pipeline="lower-storage,default")((indptr, indices, values), x)
+
+    every = list(range(len(counts)))
+    wanted = product(every)
+    for row in every:
+        with np.errstate(invalid="ignore"):
+            terms = given[row].astype(element).astype(np.float64) * x[columns[row], 0]
+            np.testing.assert_allclose(wanted[row, 0], terms.sum(), rtol=1e-4, atol=1e-3, err_msg=str(counts[row]))
+    for some in (every[1:], every[5:40], [int(row) for row in rng.permutation(150)]):
+        assert product(some).tobytes() == wanted[some].tobytes()
+
+
 def mutated(rng: np.random.Generator, indptr: Array, indices: Array, columns: int) -> tuple[Array, Array]:
     """A pattern, or one that is none by a change of one place."""
     indptr, indices = indptr.copy(), indices.copy()
@@ -130,8 +192,8 @@ def mutated(rng: np.random.Generator, indptr: Array, indices: Array, columns: in
 def test_the_look_at_patterns_agrees_with_numpy() -> None:
     rng = np.random.default_rng(5)
     answers: list[bool] = []
-    for _ in range(400):
-        rows, columns = (int(n) for n in rng.integers(1, 7, 2))
+    for case in range(600):
+        rows, columns = (int(n) for n in rng.integers(1, 7 if case < 400 else 60, 2))
         indptr, indices, _ = csr(rng, rows, columns, float(rng.random()))
         indptr, indices = mutated(rng, indptr, indices, columns)
         kinds = [(np.int32, np.int32), (np.int32, np.int64), (np.int64, np.int64)][int(rng.integers(3))]
@@ -144,7 +206,7 @@ def test_the_look_at_patterns_agrees_with_numpy() -> None:
             expected = False
         answers.append(is_pattern(*given, columns))
         assert answers[-1] == expected, (given, columns)
-    assert 50 < sum(answers) < 350
+    assert 50 < sum(answers) < 550
 
 
 def test_patterns_of_arguments_are_known_where_they_go_together() -> None:
