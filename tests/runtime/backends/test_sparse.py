@@ -143,7 +143,7 @@ def test_a_vector_times_rows_of_any_length(element: Any) -> None:
     rng = np.random.default_rng(7)
     counts = rng.choice([0, 1, 2, 3, 15, 16, 17, 40, 63, 64, 65, 100], 150)
     columns = [np.sort(rng.permutation(130)[:count]) for count in counts]
-    given = [rng.standard_normal(count) * 9 for count in counts]
+    given: list[Array] = [rng.normal(0, 9, int(count)) for count in counts]
     x = (rng.standard_normal((130, 1)) * 9).astype(element)
     x[::7] = 0 if element is np.int32 else np.inf
     name = np.dtype(element).str[1:].replace("4", "32").replace("8", "64")
