@@ -117,6 +117,10 @@ typedef int32_t line __attribute__((vector_size(LINE), aligned(4), may_alias));
     if (CH > 1) \
       _Pragma("GCC unroll 4") for (int k = 0; k < NV; k++) sum[k] += sum[NV + k]; \
     _Pragma("GCC unroll 16") for (int j = 0; j < NV; j++) *(name *)(out + j * L) = sum[j]; \
+  } \
+  static inline void name##_alone( \
+      const T *values, const int32_t *columns, int64_t count, const T *x, int64_t n, T *out) { \
+    name##_block(values, columns, count, 0, x, n, out, 1, 4, 0); \
   }
 
 /* The sum of a vector's elements. */
@@ -218,6 +222,33 @@ typedef int32_t line __attribute__((vector_size(LINE), aligned(4), may_alias));
     return 0; \
   }
 
+/* A row of eight columns of f32: two entries in a vector, eight at a time. */
+#ifdef __AVX512F__
+#include <immintrin.h>
+static inline void f32x8_pairs(
+    const float *values, const int32_t *columns, int64_t count, const float *x, int64_t n, float *out) {
+  __m512 sum[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
+  const __m512i first = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+  int64_t p = 0;
+  for (; p + 8 <= count; p += 8) {
+    __m512 given = _mm512_castps256_ps512(_mm256_loadu_ps(values + p));
+    _Pragma("GCC unroll 4") for (int c = 0; c < 4; c++) {
+      const float *one = x + columns[p + 2 * c] * n, *other = x + columns[p + 2 * c + 1] * n;
+      __m512d both = _mm512_castpd256_pd512(_mm256_loadu_pd((const double *)one));
+      both = _mm512_insertf64x4(both, _mm256_loadu_pd((const double *)other), 1);
+      __m512 factors = _mm512_permutexvar_ps(_mm512_add_epi32(first, _mm512_set1_epi32(2 * c)), given);
+      sum[c] = _mm512_fmadd_ps(factors, _mm512_castpd_ps(both), sum[c]);
+    }
+  }
+  __m512d both = _mm512_castps_pd(_mm512_add_ps(_mm512_add_ps(sum[0], sum[2]), _mm512_add_ps(sum[1], sum[3])));
+  __m256 total = _mm256_add_ps(_mm256_castpd_ps(_mm512_castpd512_pd256(both)), _mm256_castpd_ps(_mm512_extractf64x4_pd(both, 1)));
+  for (; p < count; p++)
+    total = _mm256_fmadd_ps(_mm256_set1_ps(values[p]), _mm256_loadu_ps(x + columns[p] * n), total);
+  _mm256_storeu_ps(out, total);
+}
+#else
+#define f32x8_pairs f32x8_alone
+#endif
 /* Of rows, in a block of `NV` vectors that begins `back` columns before. */
 #define EACH_ROW(condition, vector, back, NV, CH, FAR, step) \
   if (condition) { \
@@ -230,7 +261,7 @@ typedef int32_t line __attribute__((vector_size(LINE), aligned(4), may_alias));
   }
 
 /* Columns from j on of rows, and how many; there is at least one; wide, half and fourth are vectors of L, L/2 and L/4 elements. */
-#define PRODUCT(name, T, L, wide, half, fourth, SHORT_ROWS) \
+#define PRODUCT(name, T, L, wide, half, fourth, HALF, SHORT_ROWS) \
   BLOCK(wide, T, L) BLOCK(half, T, (L / 2)) BLOCK(fourth, T, (L / 4)) TOTAL(wide, T, L) GATHER(wide, T, L) COLUMN(wide, T, L) SHORT_ROWS \
   static int64_t name##_piece( \
       const struct fuse_sparse *call, const int32_t *indptr, int64_t begin, int64_t end, const int64_t j) { \
@@ -245,7 +276,13 @@ typedef int32_t line __attribute__((vector_size(LINE), aligned(4), may_alias));
     EACH_ROW(left >= L, wide, 0, 1, 4, 0, L) \
     int64_t back = L - left; /* a last vector overlaps the one before */ \
     EACH_ROW(j >= back, wide, back, 1, 4, 0, left) \
-    EACH_ROW(left >= L / 2, half, 0, 1, 4, 0, L / 2) \
+    if (left >= L / 2) { \
+      for (int64_t row = begin; row < end; row++) { \
+        int64_t first = indptr[row], count = indptr[row + 1] - first; \
+        HALF(values + first, columns + first, count, x, n, out + row * n); \
+      } \
+      return L / 2; \
+    } \
     back = L / 2 - left; \
     EACH_ROW(j >= back, half, back, 1, 4, 0, left) \
     EACH_ROW(left >= L / 4, fourth, 0, 1, 4, 0, L / 4) \
@@ -329,10 +366,10 @@ typedef int32_t line __attribute__((vector_size(LINE), aligned(4), may_alias));
     } \
   }
 
-PRODUCT(f32, float, 16, f32x16, f32x8, f32x4, SHORT_ROWS(f32x16, float, 16, ps, epi32, __mmask16, _mm512, __m512i))
-PRODUCT(f64, double, 8, f64x8, f64x4, f64x2, SHORT_ROWS(f64x8, double, 8, pd, epi64, __mmask8, _mm256, __m256i))
-PRODUCT(i32, uint32_t, 16, i32x16, i32x8, i32x4, NO_SHORT_ROWS(i32x16, uint32_t))
-PRODUCT(i64, uint64_t, 8, i64x8, i64x4, i64x2, NO_SHORT_ROWS(i64x8, uint64_t))
+PRODUCT(f32, float, 16, f32x16, f32x8, f32x4, f32x8_pairs, SHORT_ROWS(f32x16, float, 16, ps, epi32, __mmask16, _mm512, __m512i))
+PRODUCT(f64, double, 8, f64x8, f64x4, f64x2, f64x4_alone, SHORT_ROWS(f64x8, double, 8, pd, epi64, __mmask8, _mm256, __m256i))
+PRODUCT(i32, uint32_t, 16, i32x16, i32x8, i32x4, i32x8_alone, NO_SHORT_ROWS(i32x16, uint32_t))
+PRODUCT(i64, uint64_t, 8, i64x8, i64x4, i64x2, i64x4_alone, NO_SHORT_ROWS(i64x8, uint64_t))
 
 #define BY_TYPE(what) \
   switch (call->type) { \

@@ -137,14 +137,17 @@ def test_lines_that_packs_share_are_those_of_x(n: int) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("element", [np.float32, np.float64, np.int32])
-def test_a_vector_times_rows_of_any_length(element: Any) -> None:
-    """Sums of a row do not depend on the rows beside it: short ones are computed together, long ones alone."""
+@pytest.mark.parametrize(
+    ("element", "n"),
+    [(np.float32, 1), (np.float64, 1), (np.int32, 1), (np.float32, 8), (np.float32, 12), (np.float64, 4)],
+)
+def test_rows_of_any_length(element: Any, n: int) -> None:
+    """Sums of a row do not depend on the rows beside it: of one column short ones are computed together, long ones alone."""
     rng = np.random.default_rng(7)
     counts = rng.choice([0, 1, 2, 3, 15, 16, 17, 40, 63, 64, 65, 100], 150)
     columns = [np.sort(rng.permutation(130)[:count]) for count in counts]
     given: list[Array] = [rng.normal(0, 9, int(count)) for count in counts]
-    x = (rng.standard_normal((130, 1)) * 9).astype(element)
+    x = (rng.standard_normal((130, n)) * 9).astype(element)
     x[::7] = 0 if element is np.int32 else np.inf
     name = np.dtype(element).str[1:].replace("4", "32").replace("8", "64")
 
@@ -154,9 +157,9 @@ def test_a_vector_times_rows_of_any_length(element: Any) -> None:
         indices = np.concatenate([np.zeros(0, np.int64), *(columns[row] for row in rows)]).astype(np.int32)
         values = np.concatenate([np.zeros(0), *(given[row] for row in rows)]).astype(element)
         a, b, y = f"tensor<{len(rows)}x130x{name}, #graph.csr<capacity = {indices.size}>>", 130, len(rows)
-        text = f"""func.func @main(%a: {a}, %x: tensor<{b}x1x{name}>) -> tensor<{y}x1x{name}> {{
-          %0 = graph.matmul %a, %x : ({a}, tensor<{b}x1x{name}>) -> tensor<{y}x1x{name}>
-          func.return %0 : tensor<{y}x1x{name}>
+        text = f"""func.func @main(%a: {a}, %x: tensor<{b}x{n}x{name}>) -> tensor<{y}x{n}x{name}> {{
+          %0 = graph.matmul %a, %x : ({a}, tensor<{b}x{n}x{name}>) -> tensor<{y}x{n}x{name}>
+          func.return %0 : tensor<{y}x{n}x{name}>
         }}"""
         return fuse_opt.compile(text, pipeline="lower-storage,default")((indptr, indices, values), x)
 
@@ -164,8 +167,8 @@ def test_a_vector_times_rows_of_any_length(element: Any) -> None:
     wanted = product(every)
     for row in every:
         with np.errstate(invalid="ignore"):
-            terms = given[row].astype(element).astype(np.float64) * x[columns[row], 0]
-            np.testing.assert_allclose(wanted[row, 0], terms.sum(), rtol=1e-4, atol=1e-3, err_msg=str(counts[row]))
+            terms = given[row].astype(element).astype(np.float64)[:, None] * x[columns[row]]
+            np.testing.assert_allclose(wanted[row], terms.sum(0), rtol=1e-4, atol=1e-3, err_msg=str(counts[row]))
     for some in (every[1:], every[5:40], [int(row) for row in rng.permutation(150)]):
         assert product(some).tobytes() == wanted[some].tobytes()
 
