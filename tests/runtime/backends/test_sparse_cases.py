@@ -1,7 +1,7 @@
 """Random csr matrices and row-sparse tensors against dense NumPy, and SciPy where it is: `$FUSE_OPT_FUZZ_CASES` times as many.
 
 Empty rows, no entries at all, full rows, NaN and infinity stored, zeros stored, a capacity that is met or has room, positions
-of 32 and 64 bits; and what is refused before anything is written.
+of 32 and 64 bits; and what is refused before anything is written: a column out of range, twice, out of order, one entry too many.
 """
 
 from __future__ import annotations
@@ -118,11 +118,81 @@ def test_against_numpy_and_scipy() -> None:
         case = Case.of(seed)
         target = "reference" if seed % 3 else "cpu"
         program = fuse_opt.compile(case.text, target=target)
+        given = [*case.a, *case.b, *case.some, case.x, case.y]
+        before = [array.tobytes() for array in given]
         results = as_list(program(case.a, case.b, case.some, case.x, case.y))
+        assert [array.tobytes() for array in given] == before, "arguments are as they were"
+        _check_arrays(results, given)
         for number, (found, expected) in enumerate(zip(results, case.expected(), strict=True)):
             np.testing.assert_allclose(_dense(found, expected.shape), expected, 1e-4, 1e-4, err_msg=f"{seed}: {number}")
         assert results[3][1].tolist() == case.b[1].tolist(), "zeros that are stored stay"
         _compare_with_scipy(case, program, results)
+
+
+def _check_arrays(results: list[Any], given: list[Array]) -> None:
+    """Of parts: element types, lengths, that they lie in C order, and that no two share memory, nor one with an argument."""
+    parts = [cast("tuple[Array, ...]", value) if isinstance(value, tuple) else (value,) for value in results]
+    for value in parts:
+        assert [part.dtype for part in value] == [np.int32] * (len(value) - 1) + [np.float32]
+        assert all(part.flags.c_contiguous for part in value)
+        if len(value) == 3:
+            assert value[1].shape == value[2].shape == (value[0][-1],)
+    every = [part for value in parts for part in value if part.size]
+    for number, part in enumerate(every):
+        assert not any(np.shares_memory(part, other) for other in [*given, *every[number + 1 :]])
+
+
+def _spoilt(rng: np.random.Generator, case: Case) -> tuple[tuple[Array, Array, Array], str]:
+    """The case's first matrix with one defect, and what is said of it; positions are of 64 bits, or of 32."""
+    rows, columns = case.shape
+    indptr, indices, values = (array.copy() for array in case.a)
+    kind = int(rng.integers(5))
+    if kind == 4 and case.room < rows * columns:  # one more than there is room for
+        there = np.sort(rng.permutation(rows * columns)[: case.room + 1])
+        starts = np.searchsorted(there, np.arange(rows + 1) * columns).astype(indptr.dtype)
+        wrong = starts, (there % columns).astype(indices.dtype), np.ones(case.room + 1, np.float32)
+        return wrong, f"{case.room + 1} entries, but a capacity of {case.room}"
+    counts = np.diff(indptr)
+    if kind in (1, 2) and (counts > 1).any():
+        first = int(indptr[rng.choice(np.flatnonzero(counts > 1))])
+        if kind == 1:
+            indices[first + 1] = indices[first]
+            return (indptr, indices, values), "occurs twice"
+        indices[[first, first + 1]] = indices[[first + 1, first]]
+        return (indptr, indices, values), "sort_indices"
+    if kind == 3 or not indices.size:
+        indptr[int(rng.integers(rows + 1))] += -indptr[-1] - 1 if rng.random() < 0.5 else indptr[-1] + 1
+        return (indptr, indices, values), "that do not fall"
+    indices[int(rng.integers(indices.size))] = rng.choice([-1, columns, columns + 1, -columns, 2**31 - 1])
+    return (indptr, indices, values), "out of range"
+
+
+@needs_compiler
+def test_a_defect_is_refused_before_anything_is_written() -> None:
+    """By tuples and by SciPy, in results that a caller gave, too; a call without it is as before."""
+    for seed in CASES:
+        case, rng = Case.of(seed), np.random.default_rng([seed, 23])
+        (rows, columns), n = case.shape, case.x.shape[1]
+        a, y = f"tensor<{rows}x{columns}xf32, #graph.csr<capacity = {case.room}>>", f"tensor<{rows}x{n}xf32>"
+        text = f"""func.func @main(%a: {a}, %x: tensor<{columns}x{n}xf32>, %y: {y} {{graph.donated}}) -> {y} {{
+  %0 = graph.matmul %a, %x : ({a}, tensor<{columns}x{n}xf32>) -> {y}
+  %1 = graph.add %y, %0 : ({y}, {y}) -> {y}
+  func.return %1 : {y}
+}}"""
+        program = fuse_opt.compile(text, target="reference" if seed % 3 else "cpu")
+        (wrong, message), y_given, out = _spoilt(rng, case), case.y.copy(), np.full_like(case.y, 7)
+        forms: list[Any] = [wrong]
+        if find_spec("scipy") is not None:
+            forms.append(import_module("scipy.sparse").csr_array(case.shape, dtype=np.float32))
+            forms[1].indptr, forms[1].indices, forms[1].data = wrong
+        for given in forms:
+            for more in ({}, {"out": out}):
+                with pytest.raises(ValueError, match=message):
+                    program(given, case.x, y_given, **more)
+                assert (out == 7).all() and y_given.tobytes() == case.y.tobytes(), seed
+        program(case.a, case.x, y_given, out=out)
+        expected = case.y + case.expected()[0]
+        np.testing.assert_allclose(out, expected, 1e-4, 1e-4, err_msg=str(seed))
 
 
 def _compare_with_scipy(case: Case, program: Any, results: list[Any]) -> None:
