@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation
+from xdsl.ir import Operation
 
 from fuse_opt.dialects.analysis.bare_ops import sweep_functions
 from fuse_opt.dialects.fused import directives
@@ -19,13 +18,10 @@ from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.devices.device import Device
 from fuse_opt.passes.devices.device_pass import DevicePass
-from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits
-from fuse_opt.passes.fusion.engine.outline import build_kernels
+from fuse_opt.passes.fusion.engine.outline import build_kernel_each
 from fuse_opt.passes.implementation.costs import called_seconds, pass_seconds
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass
-
-_NO_LIMIT = 2**62
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class OpenWindowsPass(DevicePass, RewritePass):
                 calls = [inner for inner in block.ops if isinstance(inner, OpaqueOp) and not directives(inner)]
                 opened = [self._open(inner, machine, choices) for inner in calls]
                 if any(opened):
-                    _build(block, [made for made in opened if made])
+                    build_kernel_each(block, [made for made in opened if made])
 
     def _open(self, op: OpaqueOp, machine: Device, choices: Choices) -> list[Operation]:
         """The ops that it became; none where it stays."""
@@ -84,14 +80,3 @@ class OpenWindowsPass(DevicePass, RewritePass):
 
 def _is_view(op: Operation) -> bool:
     return isinstance(op, StructuredOp) and op.is_view()
-
-
-def _build(block: Block, opened: Sequence[Sequence[Operation]]) -> None:
-    """Makes a kernel of the ops that each call became."""
-    graph = GroupGraph(block, Limits(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT))
-    found: list[Group] = []
-    for ops in opened:
-        refusal = graph.merge([graph.group_of[op] for op in ops if op in graph.group_of])
-        assert refusal is None, refusal
-        found.append(graph.group_of[ops[-1]])
-    build_kernels(graph, found)

@@ -13,8 +13,9 @@ from fuse_opt.dialects.analysis.bare_ops import is_creation
 from fuse_opt.dialects.fused import USE_IMPLEMENTATION, KernelOp, YieldOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph
+from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits
 
+_NO_LIMIT = 2**62
 _KERNEL_DIRECTIVES = ("must_inplace", "no_inplace", "keep_live", USE_IMPLEMENTATION)
 
 
@@ -30,6 +31,17 @@ def build_kernels(graph: GroupGraph, groups: Iterable[Group]) -> list[KernelOp]:
         if is_creation(op) and not any(result.uses for result in op.results):
             Rewriter.erase_op(op)
     return list(kernels.values())
+
+
+def build_kernel_each(block: Block, opened: Iterable[Sequence[Operation]]) -> list[KernelOp]:
+    """Makes a kernel of the ops of a block that each op became, whatever their number."""
+    graph = GroupGraph(block, Limits(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT))
+    found: list[Group] = []
+    for ops in opened:
+        refusal = graph.merge([graph.group_of[op] for op in ops if op in graph.group_of])
+        assert refusal is None, refusal
+        found.append(graph.group_of[ops[-1]])
+    return build_kernels(graph, found)
 
 
 def _block_order(graph: GroupGraph) -> list[Group | Operation]:
