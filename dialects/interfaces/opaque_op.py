@@ -40,6 +40,13 @@ class OpaqueOp(GraphOp):
         """The only result by ops for which code is generated, where each element is a sum of few products; None elsewhere."""
         return None
 
+    def otherwise(self, builder: GraphBuilder) -> SSAValue | None:
+        """
+        The only result by other ops, for where no implementation of a device takes this one: by such as libraries take, or for
+        which code is generated. None where there are none.
+        """
+        return None
+
     def aligned(self, builder: GraphBuilder, nbytes: int) -> SSAValue | None:
         """
         The only result by the same op on operands with zeros behind their rows, which then begin at multiples of so many bytes,

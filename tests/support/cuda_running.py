@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -37,7 +37,7 @@ def shrunk(path: Path) -> str:
     return re.sub(r"(?<=[<x ])\d+(?=[x,>])", smaller, path.read_text())
 
 
-def compiled(text: str, pipeline: str | None = None) -> CudaProgram:
+def compiled(text: str, pipeline: str | Sequence[str] | None = None) -> CudaProgram:
     """As `compile` does it for CUDA, without what kernels that are refused come to."""
     module = load(text)
     make_for(module, "cuda")

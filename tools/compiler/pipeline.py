@@ -48,6 +48,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "canonicalize",
     "cse",
     "align-rows",
+    "keep-on-device",
     "reassociate-row-sums",
     "fold-frozen-factors",
     "assign-layouts",

@@ -15,7 +15,7 @@ from math import prod
 from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType, TensorType
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -180,6 +180,43 @@ class Convolution(OpaqueOp):
         (given, weight), result = (shape(value) for value in self._operands), shape(self.results[0])
         return self.over_windows(result, weight, given[2:], False, False)
 
+    def with_even_pads(self, builder: GraphBuilder, x: SSAValue) -> tuple[SSAValue, IntArray] | None:
+        """
+        Zeros put around what a convolution reads so that its windows have as many on both sides, which are the pads. None where
+        that is so already, or not all is known and lies in rows.
+        """
+        values = (*self._operands, self.results[0])
+        begins, ends = (windows := self.windows(len(shape(x)) - 2)).begins, windows.ends
+        if begins == ends or not all(map(is_static, values)) or any(map(encoding, values)):
+            return None
+        even = tuple(map(min, begins, ends))
+        added = [[0, 0, *(n - least for n, least in zip(side, even, strict=True))] for side in (begins, ends)]
+        return builder(PadOp, x, pads=int_array([*added[0], *added[1]])), int_array([*even, *even])
+
+    def over_larger(self, builder: GraphBuilder, added: Sequence[int], **stated: Attribute) -> SSAValue | None:
+        """
+        The same of what reads a larger array with as many pads on both sides, without what the smaller one has not; `added` are
+        elements behind what windows reach, `stated` properties of the op. None as of `with_even_pads`.
+        """
+        values, result = (*self._operands, self.results[0]), shape(self.results[0])
+        windows = self.windows(len(result) - 2)
+        begins, ends = windows.begins, tuple(n - more for n, more in zip(windows.ends, added, strict=True))
+        if begins == ends or not all(map(is_static, values)) or any(map(encoding, values)):
+            return None
+        even = tuple(max(0, min(pair)) for pair in zip(begins, ends, strict=True))
+        kept = {**self._kept(), "pads": int_array([*even, *even]), **stated}
+        made = builder(type(self), *self._operands, **kept)
+        starts = [0, 0, *(n - least for n, least in zip(begins, even, strict=True))]
+        stops = [min(a + n, most) for a, n, most in zip(starts, result, shape(made), strict=True)]
+        found = builder(SliceOp, made, starts=int_array(starts), stops=int_array(stops))
+        missing = [n - there for n, there in zip(result, shape(found), strict=True)]
+        return builder(PadOp, found, pads=int_array([*[0] * len(result), *missing])) if any(missing) else found
+
+    def _kept(self) -> dict[str, Attribute]:
+        """Its attributes but for what a larger one has not."""
+        left = ("use_implementation", "output_padding")
+        return {name: value for name, value in self.properties.items() if name not in left}
+
     def group_count(self) -> int:
         return 1 if self.groups is None else self.groups.value.data
 
@@ -224,6 +261,11 @@ class ConvOp(Convolution):
         pads = int_array([0, 0, *windows.begins, 0, 0, *windows.ends])
         padded = builder(PadOp, self.x, pads=pads) if any(ints(pads)) else self.x
         return (self._by_taps if of.taps <= _WRITTEN_TAPS else self._by_windows)(builder, padded, of.window, windows)
+
+    def otherwise(self, builder: GraphBuilder) -> SSAValue | None:
+        if (even := self.with_even_pads(builder, self.x)) is None:
+            return None
+        return builder(ConvOp, even[0], self.weight, **{**self._kept(), "pads": even[1]})
 
     def _by_taps(
         self, builder: GraphBuilder, padded: SSAValue, window: Sequence[int], windows: Windows
@@ -353,6 +395,9 @@ class ConvTransposeOp(Convolution):
         moved = builder(PermuteDimsOp, sums, axes=int_array([0, 1, *beside]))
         return ReshapeOp.build_op(moved, shape=shape_attribute(shape(self.result)))
 
+    def otherwise(self, builder: GraphBuilder) -> SSAValue | None:
+        return self.over_larger(builder, ints(self.output_padding, [0] * (len(shape(self.x)) - 2)))
+
     def scaled_axes(self) -> tuple[int, int] | None:
         return (1, 1) if self.group_count() == 1 else None
 
@@ -391,6 +436,12 @@ class ConvBackwardDataOp(Convolution):
             )
         return (tensor_type(tensor(self.grad).element_type, [grad[0], channels, *extents]),)
 
+    def otherwise(self, builder: GraphBuilder) -> SSAValue | None:
+        windows, extents = self.windows(len(shape(self.grad)) - 2), shape(self.result)[2:]
+        pads = zip(extents, windows.begins, windows.ends, strict=True)
+        larger = int_array([n + a + b - 2 * min(a, b) for n, a, b in pads])
+        return self.over_larger(builder, [0] * len(extents), shape=larger)
+
     def window_contraction(self) -> WindowContraction | None:
         return self.gathered()
 
@@ -423,6 +474,11 @@ class ConvBackwardWeightOp(Convolution):
                 f"{shape_text(kernel)}; expected {shape_text(expected)}"
             )
         return (tensor_type(tensor(self.grad).element_type, [grad[1], x[1] // groups, *kernel]),)
+
+    def otherwise(self, builder: GraphBuilder) -> SSAValue | None:
+        if (even := self.with_even_pads(builder, self.x)) is None:
+            return None
+        return builder(ConvBackwardWeightOp, self.grad, even[0], **{**self._kept(), "pads": even[1]})
 
     def weight_gradient(self) -> WindowContraction | None:
         x, weight, grad = (shape(value) for value in (self.x, self.result, self.grad))

@@ -11,8 +11,10 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
+from fuse_opt.dialects.graph.elementwise.arithmetic import AstypeOp, MultiplyOp
 from fuse_opt.dialects.graph.movement.pad_roll_tile import PadOp
-from fuse_opt.dialects.graph.movement.views import PermuteDimsOp, SliceOp
+from fuse_opt.dialects.graph.movement.views import BroadcastToOp, PermuteDimsOp, ReshapeOp, SliceOp
+from fuse_opt.dialects.graph.reductions.reductions import SumOp
 from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
 from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
@@ -31,6 +33,18 @@ from fuse_opt.dialects.interfaces.shapes import (
 from fuse_opt.dialects.interfaces.stored_rules import Product, StoredRule
 from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind, dtype_of
 from fuse_opt.dialects.types.storage_kinds import CsrAttr, stored_as
+
+
+def _matrices(lhs: SSAValue, rhs: SSAValue) -> tuple[list[int], list[int]]:
+    """Their shapes, vectors as a row and a column."""
+    a, b = list(shape(lhs)), list(shape(rhs))
+    return a if len(a) > 1 else [1, *a], b if len(b) > 1 else [*b, 1]
+
+
+def _turned(builder: GraphBuilder, value: SSAValue) -> SSAValue:
+    """With its last two axes swapped."""
+    last = len(shape(value)) - 2
+    return builder(PermuteDimsOp, value, axes=int_array([*range(last), last + 1, last]))
 
 
 def _padded(builder: GraphBuilder, value: SSAValue, added: Sequence[int]) -> SSAValue:
@@ -131,6 +145,43 @@ class MatmulOp(OpaqueOp):
         if shape(made) == result:
             return made
         return builder(SliceOp, made, starts=int_array([0] * len(result)), stops=int_array(result))
+
+    def otherwise(self, builder: GraphBuilder) -> SSAValue | None:
+        """Of floats the product of a stack for each of the result's; of integers, or of nothing, sums of products of elements."""
+        values = (self.lhs, self.rhs, self.result)
+        if not all(map(is_static, values)) or any_encoded(values):
+            return None
+        if dtype(self.lhs).is_float and all(extent for value in values for extent in shape(value)):
+            return self._by_full_stacks(builder)
+        wide = tensor(self.result).element_type
+        lhs, rhs = (
+            value if tensor(value).element_type == wide else builder(AstypeOp, value, dtype=wide)
+            for value in (self.lhs, self.rhs)
+        )
+        a, b = _matrices(self.lhs, self.rhs)
+        lhs, rhs = (builder(ReshapeOp, value, shape=int_array(each)) for value, each in ((lhs, a), (rhs, b)))
+        lhs = _turned(builder, lhs) if flag(self.transpose_lhs) else lhs
+        if by_rows := flag(self.transpose_rhs):  # both are read along the sums
+            pair = [(lhs, (*shape(lhs)[:-1], 1, shape(lhs)[-1])), (rhs, (*shape(rhs)[:-2], 1, *shape(rhs)[-2:]))]
+        else:
+            pair = [(lhs, (*shape(lhs), 1)), (rhs, (*shape(rhs)[:-2], 1, *shape(rhs)[-2:]))]
+        terms = builder(MultiplyOp, *(builder(ReshapeOp, value, shape=int_array(each)) for value, each in pair))
+        sums = builder(SumOp, terms, axes=int_array([len(shape(terms)) - (1 if by_rows else 2)]))
+        return builder(ReshapeOp, sums, shape=int_array(shape(self.result)))
+
+    def _by_full_stacks(self, builder: GraphBuilder) -> SSAValue | None:
+        """None where the operands' stacks are the result's already."""
+        stack = broadcast_shapes([shape(self.lhs)[:-2], shape(self.rhs)[:-2]])
+        if any(len(shape(value)) < 2 for value in (self.lhs, self.rhs)):
+            return None
+        if all(shape(value)[:-2] == tuple(stack) for value in (self.lhs, self.rhs)):
+            return None
+        full = [
+            builder(BroadcastToOp, value, shape=int_array([*stack, *shape(value)[-2:]]))
+            for value in (self.lhs, self.rhs)
+        ]
+        kept = {name: value for name, value in self.properties.items() if name != "use_implementation"}
+        return builder(MatmulOp, *full, **kept)
 
     def stored_rule(self, fast: bool = False) -> StoredRule | None:
         stored = [number for number, value in enumerate(self.operands) if stored_as(value.type) is not None]

@@ -69,14 +69,25 @@ func.func @convolution(%x: tensor<1x2x8x8xf32>, %w: tensor<4x2x3x3xf32>) -> tens
 
 // -----
 
-// Not: pads that differ on both sides, which cuDNN does not have; the host runs it, as the text says.
+// Pads that differ on both sides, which cuDNN does not have: zeros are put on one side before.
 // CHECK-LABEL: func.func @pads(
-// CHECK:         -> (tensor<1x4x7x7xf32>) attributes {schedule = {kind = "library"}
-// TEXT: // library numpy.conv(
-// REMARK: host: 'fused.kernel' 'graph.conv' runs on the host{{.*}}refused=cudnn.conv:pads,cudnn.conv_fast:numerics
+// CHECK:         graph.pad {{.*}} {pads = array<i64: 0, 0, 1, 1, 0, 0, 0, 0>}
+// CHECK:         attributes {implementation = "cudnn.conv", workspace =
 func.func @pads(%x: tensor<1x2x8x8xf32>, %w: tensor<4x2x3x3xf32>) -> tensor<1x4x7x7xf32> {
   %0 = graph.conv %x, %w {pads = array<i64: 1, 1, 0, 0>} : (tensor<1x2x8x8xf32>, tensor<4x2x3x3xf32>) -> tensor<1x4x7x7xf32>
   func.return %0 : tensor<1x4x7x7xf32>
+}
+
+// -----
+
+// Not: nothing to add up, which the host does, as the text says.
+// CHECK-LABEL: func.func @nothing(
+// CHECK:         -> (tensor<4x2x3x3xf32>) attributes {schedule = {kind = "library"}
+// TEXT: // library numpy.conv_backward_weight(
+// REMARK: host: 'fused.kernel' 'graph.conv_backward_weight' runs on the host{{.*}}refused=cudnn.conv_backward_weight:empty
+func.func @nothing(%g: tensor<0x4x6x6xf32>, %x: tensor<0x2x8x8xf32>) -> tensor<4x2x3x3xf32> {
+  %0 = graph.conv_backward_weight %g, %x {kernel_shape = array<i64: 3, 3>} : (tensor<0x4x6x6xf32>, tensor<0x2x8x8xf32>) -> tensor<4x2x3x3xf32>
+  func.return %0 : tensor<4x2x3x3xf32>
 }
 
 // -----
