@@ -192,6 +192,23 @@ def test_sparse_adam_is_that_of_pytorch() -> None:
     optimizers[1].load_state_dict(optimizers[0].state_dict())
 
 
+def test_gradient_descent_of_pytorch_on_gradients_of_rows() -> None:
+    """PyTorch's SGD takes the gradients of a compiled layer: sorted rows, each once, where eager's come again."""
+    layers = [
+        torch.nn.Embedding(30, 4, sparse=True, _weight=torch.linspace(-1, 1, 120).reshape(30, 4)) for _ in range(2)
+    ]
+    calls: list[Any] = [compile_sparse(layers[0], strict=True), layers[1]]
+    steps = [torch.optim.SGD(layer.parameters(), lr=0.25) for layer in layers]
+    dy = torch.randn(4, 4)
+    for ids in ([1, 5, 1, 9], [5], [29, 0, 29]):
+        for layer, call, optimizer in zip(layers, calls, steps, strict=True):
+            optimizer.zero_grad()
+            call(torch.tensor(ids)).backward(dy[: len(ids)])
+            assert layer.weight.grad is not None and layer.weight.grad.layout == torch.sparse_coo
+            optimizer.step()
+        torch.testing.assert_close(layers[0].weight, layers[1].weight, rtol=1e-6, atol=1e-6)
+
+
 def test_what_has_no_program_steps_as_in_pytorch() -> None:
     table, other = torch.nn.Embedding(6, 2, sparse=True), torch.nn.Parameter(torch.ones(3, 2, 2))
     optimizer = SparseAdam([table.weight, other], lr=0.5)

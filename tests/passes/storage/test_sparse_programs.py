@@ -95,3 +95,32 @@ def test_what_is_counted_of_a_step_on_a_table_are_its_rows(in_place: bool) -> No
     row, whole = 8 * 4 * 4, 500 * 4 * 4
     counted = [2 * row + 8 + 8 * 4, row] if in_place else [whole + row + 8 + 8 * 4, whole]
     assert [program.stats.bytes_read, program.stats.bytes_written] == counted
+
+
+@needs_compiler
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_step_on_rows_has_the_bits_of_the_dense_step(in_place: bool) -> None:
+    """Ids that occur again, -0 in rows of both sorts, an infinity; rows without a gradient keep theirs."""
+    table, dy, ids = "tensor<50x20xf32>", "tensor<16x20xf32>", "tensor<16xi64>"
+    rng = np.random.default_rng(4)
+    start, grad = (rng.standard_normal((rows, 20)).astype(np.float32) for rows in (50, 16))
+    numbers = rng.integers(0, 50, 16)
+    numbers[[3, 5, 9]] = numbers[0]
+    start[::3, 1], grad[:, 2], grad[4, 3] = -0.0, -0.0, np.inf
+    found: list[Array] = []
+    donated = " {graph.donated}" if in_place else ""
+    for kind in (f"{table[:-1]}, #graph.row_sparse<capacity = 16>>", table):
+        program = fuse_opt.compile(f"""func.func @main(%w: {table}{donated}, %dy: {dy}, %ids: {ids}) -> {table} {{
+  %0 = graph.embedding_backward %dy, %ids {{rows = 50 : i64}} : ({dy}, {ids}) -> {kind}
+  %rate = graph.constant dense<0.1> : tensor<f32>
+  %1 = graph.multiply %0, %rate : ({kind}, tensor<f32>) -> {kind}
+  %2 = graph.subtract %w, %1 : ({table}, {kind}) -> {table}
+  func.return %2 : {table}
+}}""")
+        assert program.fallbacks == (0, 0)
+        given = start.copy()
+        found.append(program(given, grad, numbers))
+        assert np.shares_memory(found[-1], given) == in_place
+    assert found[0].tobytes() == found[1].tobytes()
+    others = np.setdiff1d(np.arange(50), numbers)
+    assert found[0][others].tobytes() == start[others].tobytes()
