@@ -24,6 +24,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from gpu_sass import Loop, Way, ways
 from gpu_workloads import Workload, array_bytes, residual_norm, workloads
@@ -55,8 +56,17 @@ for sm_90 in November 2026; their rows are held in registers. W4h at its 4096 co
 """
 TRITON_SHARES = {"S32k": 0.65, "S50k": 0.55, "S128k": 0.65, "W9": 0.90, "Middle": 0.60, "Few": 0.80}
 """Shares of the copy rate that were estimated from Inductor's way: reads, loops; of the same month."""
+
+
+def gelu_by_erfc(f: Any, x: Any, b: Any) -> Any:
+    """As JAX writes it."""
+    y = x + b
+    return f.op("erfc", [y * -(0.5**0.5)]) * (y * 0.5)
+
+
 EXTRAS = [
     Workload("W2t", "bias + GELU (tanh)", ((16384, 2048), (2048,)), lambda f, x, b: f.gelu(x + b, "tanh")),
+    Workload("W2c", "bias + GELU (erfc), JAX's", ((16384, 2048), (2048,)), gelu_by_erfc),
     Workload("W2odd", "bias + GELU (erf), odd rows", ((16384, 2047), (2047,)), lambda f, x, b: f.gelu(x + b, "none")),
     Workload("W5odd", "dropout, residual, norm, odd rows", (*((49152, 771),) * 3, (771,), (771,)), residual_norm,
              ("f32", "f32", "i1", "f32", "f32")),

@@ -58,15 +58,18 @@ FO_FN double fo_erf_f64(double x) {
 }
 
 /* fo_erfc_f32: 4.3 ULP; exp(-x**2) g(v) u with u = 1 / (|x| + 1.25) and a polynomial g of v = u - 0.4375, which is nearly constant;
-   for x < 0 taken from 2. The square of x is exact: two numbers, or that of its upper bits. */
+   for x < 0 taken from 2. The square of x is exact: two numbers, or that of its upper bits. CUDA's erfcf takes a fifth more instructions. */
 FO_FN float fo_erfc_f32(float x) {
-#ifdef __CUDACC__
-  return erfcf(x);
-#else
   float a = __builtin_fabsf(x);
   FO_KEPT float high = 10.1f;
   a = high < a ? high : a;
+#ifdef __CUDACC__
+  float d = a + 1.25f, u; /* its reciprocal is rounded to nearest, as the division, without a question for what d never is */
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(u) : "f"(d));
+  u = fo_mad_f32(u, fo_mad_f32(-d, u, 1.0f), u);
+#else
   float u = 1.0f / (a + 1.25f);
+#endif
   float v = u - 0.4375f, z = v * v;
   /* g times 2**-23, bit for bit */
   float g = fo_mad_f32(0x1.0c68ecp-23f, z, 0x1.23ae1p-24f);
@@ -79,7 +82,7 @@ FO_FN float fo_erfc_f32(float x) {
   odd = fo_mad_f32(odd, z, -0x1.572faap-24f);
   odd = fo_mad_f32(odd, z, 0x1.e6ad4p-24f);
   g = fo_mad_f32(odd, v, g) * u;
-#if defined(__FMA__) || defined(__aarch64__)
+#if defined(__FMA__) || defined(__aarch64__) || defined(__CUDACC__)
   float e = a * a, low = fo_mad_f32(a, a, -e);
   float k = fo_mad_f32(e, -0x1.715476p+0f, 0x1.8p23f + 150.0f);
   float n = k - (0x1.8p23f + 150.0f);
@@ -100,7 +103,6 @@ FO_FN float fo_erfc_f32(float x) {
   q = fo_mad_f32(r * r, q, r); /* exp(r) - 1 */
   float y = fo_mad_f32(g, q, g) * s;
   return x < 0.0f ? 2.0f - y : y;
-#endif
 }
 
 /* fo_erfc_f64: 5.8 ULP; as in f32. */
