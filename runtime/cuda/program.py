@@ -182,10 +182,15 @@ class CudaProgram:
             call = self._bound(arrays, out, stream)
 
         results, table, stream, is_direct = call.results, call.table, call.streams[0], not call.copies
-        lock, is_current, run_at = self._lock, self._is_current, self._run_at
+        lock, is_current, run_at, ordered = self._lock, self._is_current, self._run_at, self._ordered
+        quick = self._steps.bound(table, stream) if is_direct and self._steps.all_direct and stream in ordered else None
 
         def run() -> Any:
             with lock:
+                if quick is not None and self._last in ordered and is_current():
+                    quick()
+                    self._last = stream
+                    return results
                 if is_direct and is_current():
                     run_at(table, stream)
                 else:
