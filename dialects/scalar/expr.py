@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from math import ceil as round_up
 
+from fuse_opt.dialects.scalar import intervals
+from fuse_opt.dialects.scalar.intervals import Interval
 from fuse_opt.dialects.types.dtypes import BOOL, I64, DType, Kind
 from fuse_opt.dialects.types.size import Size
 
@@ -33,8 +35,8 @@ class Primitive:
     primitive names what decides. Bounds hold on the whole range, with denormals, in f32 and f64."""
     spreads_nan: bool = False
     """NaN where any operand is; for reductions, where any element is."""
-    nonnegative: bool = False
-    """A float result is never below zero; it may be NaN, or -0 where an operand is."""
+    interval: Callable[..., Interval] | None = None
+    """Between which numbers a float result lies, before rounding, from where the operands do; None where nothing is known."""
     commutative: bool = False
     """The same bits with operands swapped; `max` and `min` are not, of two zeros."""
     idempotent: bool = False
@@ -49,27 +51,27 @@ _ANY = (Kind.FLOAT, Kind.INT, Kind.UINT, Kind.BOOL)
 PRIMITIVES: dict[str, Primitive] = {
     function.name: function
     for function in (
-        Primitive("add", 2, spreads_nan=True, commutative=True),
-        Primitive("sub", 2, spreads_nan=True),
-        Primitive("mul", 2, spreads_nan=True, commutative=True),
-        Primitive("div", 2, 6, _FLOAT, spreads_nan=True),
+        Primitive("add", 2, spreads_nan=True, commutative=True, interval=intervals.of_sum),
+        Primitive("sub", 2, spreads_nan=True, interval=intervals.of_difference),
+        Primitive("mul", 2, spreads_nan=True, commutative=True, interval=intervals.of_product),
+        Primitive("div", 2, 6, _FLOAT, spreads_nan=True, interval=intervals.of_quotient),
         Primitive("floordiv", 2, 8, ulps=2),  # NumPy and C: 2, where quotients are no exact integers any more
         Primitive("rem", 2, 8),  # the exact remainder, plus the divisor where the signs differ
-        Primitive("max", 2, ulps=0, spreads_nan=True, idempotent=True),
-        Primitive("min", 2, ulps=0, spreads_nan=True, idempotent=True),
+        Primitive("max", 2, ulps=0, spreads_nan=True, idempotent=True, interval=intervals.of_larger),
+        Primitive("min", 2, ulps=0, spreads_nan=True, idempotent=True, interval=intervals.of_smaller),
         Primitive("fmod", 2, 15, _FLOAT, ulps=0, spreads_nan=True),
         Primitive("pow", 2, 40, _FLOAT, ulps=5),  # CUDA: 4 in f32
         Primitive("atan2", 2, 40, _FLOAT, ulps=4, spreads_nan=True),  # CUDA: 3 in f32; NumPy: 2.9 in f32
         Primitive("hypot", 2, 20, _FLOAT, ulps=4),  # CUDA: 3 in f32
         Primitive("copysign", 2, 1, _FLOAT, ulps=0),
         Primitive("fma", 3, 2, _FLOAT, spreads_nan=True),  # one rounding, everywhere
-        Primitive("neg", 1, ulps=0, spreads_nan=True),
-        Primitive("abs", 1, ulps=0, spreads_nan=True, nonnegative=True),
+        Primitive("neg", 1, ulps=0, spreads_nan=True, interval=intervals.of_negation),
+        Primitive("abs", 1, ulps=0, spreads_nan=True, interval=intervals.of_absolute),
         Primitive(
-            "exp", 1, 15, _FLOAT, ulps=3, spreads_nan=True, nonnegative=True
+            "exp", 1, 15, _FLOAT, ulps=3, spreads_nan=True, interval=intervals.of_exponential
         ),  # CUDA: 2 in f32; NumPy: 2.3 in f32
         Primitive(
-            "exp2", 1, 15, _FLOAT, ulps=3, spreads_nan=True, nonnegative=True
+            "exp2", 1, 15, _FLOAT, ulps=3, spreads_nan=True, interval=intervals.nonnegative
         ),  # CUDA: 2 in f32; NumPy: 2.5 in f32
         Primitive("expm1", 1, 20, _FLOAT, ulps=3, spreads_nan=True),  # NumPy: 2.6 in f32; C: 2.5
         Primitive("log", 1, 15, _FLOAT, ulps=4, spreads_nan=True),  # NumPy: 3.3 in f32
@@ -79,11 +81,11 @@ PRIMITIVES: dict[str, Primitive] = {
         Primitive(
             "lgamma", 1, 60, _FLOAT, ulps=8, spreads_nan=True
         ),  # C: 7.0; below -2 in f64 of max(|result|, 1), see `lgamma`
-        Primitive("sqrt", 1, 8, _FLOAT, spreads_nan=True, nonnegative=True),
-        Primitive("rsqrt", 1, 8, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2
+        Primitive("sqrt", 1, 8, _FLOAT, spreads_nan=True, interval=intervals.of_root),
+        Primitive("rsqrt", 1, 8, _FLOAT, ulps=3, spreads_nan=True, interval=intervals.of_inverse_root),  # CUDA: 2
         Primitive("cbrt", 1, 20, _FLOAT, ulps=3, spreads_nan=True),  # NumPy: 2.0 in f32; CUDA: 1
-        Primitive("sin", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2
-        Primitive("cos", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2
+        Primitive("sin", 1, 25, _FLOAT, ulps=3, spreads_nan=True, interval=intervals.up_to_one),  # CUDA: 2
+        Primitive("cos", 1, 25, _FLOAT, ulps=3, spreads_nan=True, interval=intervals.up_to_one),  # CUDA: 2
         Primitive("tan", 1, 30, _FLOAT, ulps=5, spreads_nan=True),  # CUDA: 4 in f32; NumPy: 3.3 in f32
         Primitive("asin", 1, 25, _FLOAT, ulps=4, spreads_nan=True),  # NumPy: 3.1 in f32
         Primitive("acos", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2; NumPy: 2.0 in f32
@@ -91,12 +93,12 @@ PRIMITIVES: dict[str, Primitive] = {
         Primitive("sinh", 1, 25, _FLOAT, ulps=4, spreads_nan=True),  # CUDA: 3 in f32; C: 2.5
         Primitive("cosh", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2 in f32; NumPy: 2.4 in f32
         Primitive(
-            "tanh", 1, 20, _FLOAT, ulps=4, spreads_nan=True
+            "tanh", 1, 20, _FLOAT, ulps=4, spreads_nan=True, interval=intervals.up_to_one
         ),  # C: 3.6 beside exponentials, else 2.8; CUDA: 2 in f32
         Primitive("asinh", 1, 30, _FLOAT, ulps=4, spreads_nan=True),  # CUDA: 3
         Primitive("acosh", 1, 30, _FLOAT, ulps=5, spreads_nan=True),  # CUDA: 4 in f32
         Primitive("atanh", 1, 30, _FLOAT, ulps=4, spreads_nan=True),  # CUDA: 3 in f32
-        Primitive("erf", 1, 20, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2; C: 2.2
+        Primitive("erf", 1, 20, _FLOAT, ulps=3, spreads_nan=True, interval=intervals.up_to_one),  # CUDA: 2; C: 2.2
         Primitive("erfc", 1, 30, _FLOAT, ulps=6, spreads_nan=True),  # C: 5.8 in f64; CUDA: 5 in f64
         Primitive("floor", 1, 1, _FLOAT, ulps=0, spreads_nan=True),
         Primitive("ceil", 1, 1, _FLOAT, ulps=0, spreads_nan=True),
@@ -114,7 +116,7 @@ PRIMITIVES: dict[str, Primitive] = {
         Primitive("not", 1, 1, _LOGIC, ulps=0),
         Primitive("shl", 2, 2, _WHOLE, ulps=0),
         Primitive("shr", 2, 2, _WHOLE, ulps=0),
-        Primitive("select", 3, 1, _ANY, ulps=0),
+        Primitive("select", 3, 1, _ANY, ulps=0, interval=intervals.of_either),
         Primitive("cast", 1, 1, _ANY),
         Primitive("bitcast", 1, 1, (*_WHOLE, *_FLOAT), ulps=0),  # see `bitcast`
     )

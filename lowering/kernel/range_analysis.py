@@ -1,21 +1,20 @@
 """Between which numbers the scalars of a kernel lie, as their definitions show: exp(x - max(x)) between 0 and 1, the sum of a
 row of these between 1 and its length, a mean of squares plus 1e-5 from that on.
 
-NaN is always allowed, and `-0` counts as zero. Bounds other than zero have room for rounding to narrow floats and for
-approximations of functions. The analysis looks through at most `DEPTH` operations, so what it costs does not depend on the size
-of the kernel.
+What a primitive makes of intervals, its record says. The analysis looks through at most `DEPTH` operations, so what it costs does
+not depend on the size of the kernel.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.scalar import PRIMITIVES, Scalar
+from fuse_opt.dialects.scalar.intervals import NONNEGATIVE, UNKNOWN, Interval, times
 from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.dialects.types.size import Size
@@ -24,37 +23,10 @@ from fuse_opt.lowering.kernel.iteration_space import as_expr
 
 DEPTH = 6
 """Operations that are looked through."""
-ROOM = 1 + 2**-6
-"""What a bound is moved by for each operation: rounding to 8 bits, the error of a function."""
 LONGEST = 1 << 22
 """Elements of a sum whose rounding is less than its double."""
-NARROWEST = 448.0
-"""The largest number of the narrowest float: what may be more may be infinite after a cast, what is so much less than 1 zero."""
-LARGEST = 2.0**120
-"""Of f32, with room: what may be more may be infinite."""
 FAR = 2.0**100
 """How far from 1 a moderate number is at most, either way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The least and the greatest number that a scalar may be."""
-
-    low: float = -inf
-    high: float = inf
-
-    def __post_init__(self) -> None:
-        assert self.low <= self.high
-
-    def widened(self) -> Bounds:
-        """With room for the error of an operation; zero stays, as rounding keeps signs."""
-        return Bounds(_away(self.low, -1), _away(self.high, 1))
-
-    def negated(self) -> Bounds:
-        return Bounds(-self.high, -self.low)
-
-
-UNKNOWN, NONNEGATIVE = Bounds(), Bounds(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +42,7 @@ def is_nonpositive(node: Scalar, operands: Sequence[ScalarNode]) -> bool:
     return node.dtype.is_float and bounds_of(node, operands).high <= 0
 
 
-def bounds_of(node: Scalar, operands: Sequence[ScalarNode]) -> Bounds:
+def bounds_of(node: Scalar, operands: Sequence[ScalarNode]) -> Interval:
     """Between which numbers a node of a scalar body over these nodes lies where it is not NaN."""
     return _bounds(_Term(node, operands), DEPTH)
 
@@ -90,17 +62,17 @@ def hints_of(node: Scalar, operands: Sequence[ScalarNode], wanted: Collection[st
             return []
 
 
-def _bounds(term: _Term, depth: int) -> Bounds:
+def _bounds(term: _Term, depth: int) -> Interval:
     term, narrow = _definition(term)
     found = _of_term(term, depth)
-    return _narrowed(found) if narrow else found
+    return found.narrowed() if narrow else found
 
 
-def _of_term(term: _Term, depth: int) -> Bounds:
+def _of_term(term: _Term, depth: int) -> Interval:
     function = term.node.function
     if function == "constant":
         value = float(term.node.value)
-        return UNKNOWN if not isfinite(value) else Bounds(value, value)
+        return UNKNOWN if not isfinite(value) else Interval(value, value)
     if depth == 0:
         return UNKNOWN
     if function == "operand":
@@ -109,19 +81,17 @@ def _of_term(term: _Term, depth: int) -> Bounds:
     if not term.node.dtype.is_float:
         return _of_type(term.node.dtype)
     if function == "sub" and _is_at_most_its_maximum(*args):
-        return Bounds(-inf, 0.0)
+        return Interval(-inf, 0.0)
     if function == "mul" and _same(*args):
         return NONNEGATIVE
     if function == "cast":
         found, source = _bounds(args[0], depth - 1).widened(), args[0].node.dtype
-        return found if term.node.dtype.bits >= source.bits else _narrowed(found)
-    if (rule := _RULES.get(function)) is not None:
-        return rule(*(_bounds(arg, depth - 1) for arg in args)).widened()
-    is_nonnegative = function in PRIMITIVES and PRIMITIVES[function].nonnegative
-    return NONNEGATIVE if is_nonnegative else UNKNOWN
+        return found if term.node.dtype.bits >= source.bits else found.narrowed()
+    rule = PRIMITIVES[function].interval if function in PRIMITIVES else None
+    return UNKNOWN if rule is None else rule(*(_bounds(arg, depth - 1) for arg in args)).widened()
 
 
-def _of_operand(node: ScalarNode, depth: int) -> Bounds:
+def _of_operand(node: ScalarNode, depth: int) -> Interval:
     """A load, or a reduction."""
     if node.op is None or not dtype(node.value).is_float:
         return _of_type(dtype(node.value))
@@ -132,7 +102,7 @@ def _of_operand(node: ScalarNode, depth: int) -> Bounds:
     if node.op.COMBINE != "add" or found.low < 0 or count is None:
         return UNKNOWN
     least = 0.5 if _holds_an_exponential_of_zero(element, node.loop) else 0.0
-    return Bounds(least, max(2 * _times(count, found.high), least)).widened()
+    return Interval(least, max(2 * times(count, found.high), least)).widened()
 
 
 def _iterations(loop: Sequence[IndexExpr]) -> int | None:
@@ -160,108 +130,14 @@ def _holds_an_exponential_of_zero(element: _Term, loop: Sequence[IndexExpr]) -> 
     return summed is not None and reduced is not None and _is_among(reduced, summed, loop)
 
 
-def _of_type(kind: DType) -> Bounds:
+def _of_type(kind: DType) -> Interval:
     """All that a type has."""
     if kind.is_float:
         return UNKNOWN
     if kind is BOOL:
-        return Bounds(0.0, 1.0)
+        return Interval(0.0, 1.0)
     bits = kind.bits
-    return Bounds(0.0, 2.0**bits) if kind.kind is Kind.UINT else Bounds(-(2.0 ** (bits - 1)), 2.0 ** (bits - 1))
-
-
-def _narrowed(found: Bounds) -> Bounds:
-    """After rounding to a narrower float: what is large may be infinite, what is small may be zero."""
-    low = -inf if found.low < -NARROWEST else 0.0 if 0 < found.low < 1 / NARROWEST else found.low
-    high = inf if found.high > NARROWEST else 0.0 if -1 / NARROWEST < found.high < 0 else found.high
-    return Bounds(low, high).widened()
-
-
-def _sum(a: Bounds, b: Bounds) -> Bounds:
-    low, high = a.low + b.low, a.high + b.high
-    return Bounds(-inf if low != low else low, inf if high != high else high)
-
-
-def _difference(a: Bounds, b: Bounds) -> Bounds:
-    return _sum(a, b.negated())
-
-
-def _larger(a: Bounds, b: Bounds) -> Bounds:
-    return Bounds(max(a.low, b.low), max(a.high, b.high))
-
-
-def _smaller(a: Bounds, b: Bounds) -> Bounds:
-    return Bounds(min(a.low, b.low), min(a.high, b.high))
-
-
-def _up_to_one(_: Bounds) -> Bounds:
-    return Bounds(-1.0, 1.0)
-
-
-def _product(a: Bounds, b: Bounds) -> Bounds:
-    ends = [_times(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
-    return Bounds(min(ends), max(ends))
-
-
-def _quotient(a: Bounds, b: Bounds) -> Bounds:
-    if b.low <= 0:
-        return NONNEGATIVE if b.low == 0 <= a.low else UNKNOWN
-    return _product(a, Bounds(0.0 if b.high == inf else 1 / b.high, 1 / b.low))
-
-
-def _absolute(a: Bounds) -> Bounds:
-    return a if a.low >= 0 else a.negated() if a.high <= 0 else Bounds(0.0, max(-a.low, a.high))
-
-
-def _exponential(a: Bounds) -> Bounds:
-    return Bounds(_grown(a.low), _grown(a.high))
-
-
-def _root(a: Bounds) -> Bounds:
-    return Bounds(math.sqrt(max(a.low, 0.0)), math.sqrt(max(a.high, 0.0)))
-
-
-def _inverse_root(a: Bounds) -> Bounds:
-    return Bounds(0.0 if a.high == inf else a.high**-0.5, a.low**-0.5) if a.low > 0 else NONNEGATIVE
-
-
-def _either(_: Bounds, a: Bounds, b: Bounds) -> Bounds:
-    return Bounds(min(a.low, b.low), max(a.high, b.high))
-
-
-_RULES: Mapping[str, Callable[..., Bounds]] = {
-    "neg": Bounds.negated,
-    "abs": _absolute,
-    "add": _sum,
-    "sub": _difference,
-    "mul": _product,
-    "div": _quotient,
-    "max": _larger,
-    "min": _smaller,
-    "select": _either,
-    "exp": _exponential,
-    "sqrt": _root,
-    "rsqrt": _inverse_root,
-    "tanh": _up_to_one,
-    "erf": _up_to_one,
-}
-"""By primitive of floats: the bounds of its value from those of its operands, before rounding."""
-
-
-def _away(number: float, sign: int) -> float:
-    """The number moved up, or down; near the ends of the range of f32 to the end."""
-    if number * sign > 0:
-        return number * ROOM if abs(number) < LARGEST else sign * inf
-    return number / ROOM if abs(number) > 1 / LARGEST else 0.0
-
-
-def _times(x: float, y: float) -> float:
-    return 0.0 if x == 0 or y == 0 else x * y
-
-
-def _grown(x: float) -> float:
-    """exp, of which what is below the smallest normal number may be zero."""
-    return inf if x > 80 else 0.0 if x < -80 else math.exp(x)
+    return Interval(0.0, 2.0**bits) if kind.kind is Kind.UINT else Interval(-(2.0 ** (bits - 1)), 2.0 ** (bits - 1))
 
 
 def _definition(term: _Term) -> tuple[_Term, bool]:

@@ -9,6 +9,7 @@ import pytest
 
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.scalar import PRIMITIVES
+from fuse_opt.dialects.scalar.intervals import Interval
 from fuse_opt.dialects.types.dtypes import BOOL, F32, I32, DType, Kind
 from fuse_opt.lowering.reference.scalar import evaluate_body
 
@@ -37,11 +38,33 @@ def test_nan_and_sign(name: str) -> None:
     operands = grid(FLOATS, fact.arity)
     result = applied(name, F32, *operands)
     if fact.gives_bool:
-        assert not fact.spreads_nan and not fact.nonnegative
+        assert not fact.spreads_nan and fact.interval is None
         return
     spread = all(np.isnan(result[np.isnan(operand)]).all() for operand in operands)
     assert fact.spreads_nan <= spread, "it states that NaN spreads"
-    assert not fact.nonnegative or not (result < 0).any()
+
+
+@pytest.mark.parametrize("name", [name for name, fact in PRIMITIVES.items() if fact.interval is not None])
+def test_intervals(name: str) -> None:
+    """Whatever lies between the ends of the operands gives what lies between those of the result."""
+    fact, draw = PRIMITIVES[name], np.random.default_rng(7)
+    assert fact.interval is not None
+    edges = np.array([-np.inf, -3e38, -100, -1, -1e-20, 0, 1e-20, 0.5, 1, 3, 90, 3e38, np.inf], np.float32)
+    for _ in range(200):
+        ends = [np.sort(draw.choice(edges, 2)) for _ in range(fact.arity)]
+        between = [draw.uniform(np.float32(0), np.float32(1), 60).astype(np.float32) for _ in ends]
+        with np.errstate(all="ignore"):
+            inner = [low + (high - low) * part for (low, high), part in zip(ends, between, strict=True)]
+        operands = [np.concatenate((end, np.clip(x, *end))) for end, x in zip(ends, inner, strict=True)]
+        operands = [draw.permutation(x) for x in operands]
+        if name == "select":
+            with np.errstate(all="ignore"):
+                result = np.where(operands[0] > 0, operands[1], operands[2])
+        else:
+            result = applied(name, F32, *operands)
+        found = fact.interval(*(Interval(float(low), float(high)) for low, high in ends)).widened()
+        known = result[~np.isnan(result)].astype(np.float64)
+        assert ((found.low <= known) & (known <= found.high)).all(), (ends, found, known.min(), known.max())
 
 
 @pytest.mark.parametrize("name", [name for name, fact in PRIMITIVES.items() if fact.arity == 2])
