@@ -499,7 +499,7 @@ class _Writer:
     def _part(self, x: SSAValue, extents: Sequence[int]) -> SSAValue:
         """The first elements of a value in this shape."""
         count = prod(extents)
-        if prod(shape(x)) > count:
+        if prod(shape(x)) != count:
             x = self._made(views.ReshapeOp, x, shape=int_array([-1])) if len(shape(x)) != 1 else x
             x = self._made(views.SliceOp, x, starts=int_array([0]), stops=int_array([count]))
         return x if shape(x) == tuple(extents) else self._made(views.ReshapeOp, x, shape=int_array(extents))
