@@ -170,8 +170,8 @@ def padded_by(
 
 def flat_places(builder: GraphBuilder, extents: Sequence[int]) -> SSAValue:
     """The row-major positions in a shape, as i64."""
-    places = builder(IotaOp, shape=int_array([prod(extents)]), dtype=i64)
-    return builder(ReshapeOp, places, shape=int_array(extents))
+    places = builder(IotaOp, shape=shape_attribute([prod(extents)]), dtype=i64)
+    return builder(ReshapeOp, places, shape=shape_attribute(extents))
 
 
 def divided_by_counts(builder: GraphBuilder, x: SSAValue, axes: Sequence[PoolAxis], with_pads: bool) -> SSAValue:

@@ -41,7 +41,7 @@ from fuse_opt.dialects.graph.windows.pool_geometry import (
 from fuse_opt.dialects.graph.windows.windows import SlidingWindowsOp, WindowMaxOp, WindowSumOp, positive
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder
-from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array, ints
+from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array, ints, shape_attribute
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, extents_of, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import I64
 
@@ -93,7 +93,7 @@ class MaxPoolWithIndicesOp(MaxPooling):
         places = flat_places(builder, shape(self.x)[0 if flag(self.over_tensor) else 2 :])
         places = self.padded(builder, places, axes, largest)  # padding is never the first
         elements = builder(SlidingWindowsOp, padded, **self.windows(axes))
-        wide = builder(ReshapeOp, result, shape=int_array([*shape(result), *[1] * len(axes)]))
+        wide = builder(ReshapeOp, result, shape=shape_attribute([*shape(result), *[1] * len(axes)]))
         hit = builder(EqualOp, elements, wide)
         if dtype(self.x).is_float:
             hit = builder(LogicalOrOp, hit, builder(IsnanOp, elements))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     BoolAttr,
     DenseArrayBase,
     IntegerType,
@@ -18,7 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.graph.creation.constant import scalar_constant
 from fuse_opt.dialects.graph.elementwise.arithmetic import WhereOp
 from fuse_opt.dialects.graph.elementwise.comparison import EqualOp
-from fuse_opt.dialects.graph.movement.views import ReshapeOp
+from fuse_opt.dialects.graph.movement.views import ReshapeOp, SliceOp
 from fuse_opt.dialects.graph.reductions.composite import narrowed, widened
 from fuse_opt.dialects.graph.reductions.reductions import SumOp
 from fuse_opt.dialects.graph.windows.pool_geometry import (
@@ -31,15 +32,17 @@ from fuse_opt.dialects.graph.windows.pool_geometry import (
 )
 from fuse_opt.dialects.graph.windows.windows import SlidingWindowsOp, WindowSumOp, positive
 from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder
-from fuse_opt.dialects.interfaces.properties import flag, int_array, ints
+from fuse_opt.dialects.interfaces.properties import flag, int_array, shape_attribute, stated_extents
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import I64
+from fuse_opt.dialects.types.extents import is_number
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 
 
 class PoolBackward(Pool):
     """The gradient of what was pooled, of spatial `extents`, from that of the result."""
 
-    extents = prop_def(DenseArrayBase[IntegerType])
+    extents = prop_def(DenseArrayBase[IntegerType] | ShapeAttr)
 
     def error_bound(self) -> ErrorBound:
         return ErrorBound(2.0, self.window_elements())
@@ -48,8 +51,10 @@ class PoolBackward(Pool):
         """The type of the gradient; raises VerifyException when the result's is not that of such a pooling."""
         require_floats(grad)
         count = len(spatial_extents(grad))
-        extents = positive("extents", self.extents, count)
-        expected = [axis.windows for axis in self.known_axes(extents)]
+        extents = self.spatial(count)
+        if DYNAMIC_INDEX in shape(grad):  # sizes are said before types have them
+            extents = tuple(n if is_number(n) else DYNAMIC_INDEX for n in extents)
+        expected = [DYNAMIC_INDEX if axis is None else axis.windows for axis in self.axes_of(extents)]
         if not agree(shape(grad)[2:], expected):
             raise VerifyException(
                 f"operand 'grad': expected {count} spatial extents {expected}, which pooling of {list(extents)} gives, "
@@ -57,21 +62,35 @@ class PoolBackward(Pool):
             )
         return tensor_type(tensor(grad).element_type, [*shape(grad)[:2], *extents])
 
+    def spatial(self, count: int) -> tuple[int, ...]:
+        """The extents; raises VerifyException unless they are so many."""
+        if not isinstance(self.extents, ShapeAttr):
+            return positive("extents", self.extents, count)
+        if len(extents := stated_extents(self.extents)) != count:
+            raise VerifyException(f"attribute 'extents': expected {count} extents, got {shape_text(extents)}")
+        return extents
+
     def spread(self, builder: GraphBuilder, x: SSAValue, value: int) -> SSAValue:
         """Results of windows at the places where these start, `value` between and around them.
 
-        The windows of it that are one apart are, for each element of what was pooled, the results of windows that hold it.
+        The windows of it that are one apart are, for each element of what was pooled, the results of windows that hold it. Where
+        strides leave out some of an extent that is a size, there is as much behind the last one as there may be, and then cut.
         """
-        axes, leading = self.known_axes(ints(self.extents)), list(shape(x)[:2])
+        axes, leading = self.known_axes(stated_extents(self.extents)), list(shape(x)[:2])
         if any(axis.stride > 1 for axis in axes):
             apart = [*leading, *chain.from_iterable((axis.windows, 1) for axis in axes)]
-            x = builder(ReshapeOp, x, shape=int_array(apart))
+            x = builder(ReshapeOp, x, shape=shape_attribute(apart))
             behind = list(chain.from_iterable((0, axis.stride - 1) for axis in axes))
             x = padded_by(builder, x, [0] * len(behind), behind, value)
-            x = builder(ReshapeOp, x, shape=int_array([*leading, *(axis.windows * axis.stride for axis in axes)]))
+            x = builder(ReshapeOp, x, shape=shape_attribute([*leading, *(axis.windows * axis.stride for axis in axes)]))
         low = [axis.span - 1 - axis.low for axis in axes]
         high = [axis.extent + axis.low - axis.windows * axis.stride for axis in axes]
-        return padded_by(builder, x, low, high, value)
+        most = [h if is_number(h) else axis.span - 1 - axis.high for h, axis in zip(high, axes, strict=True)]
+        x = padded_by(builder, x, low, most, value)
+        if most == high:
+            return x
+        stops = [*shape(x)[:2], *(axis.extent + axis.span - 1 for axis in axes)]
+        return builder(SliceOp, x, starts=int_array([0] * len(stops)), stops=shape_attribute(stops))
 
     def holding(self) -> dict[str, DenseArrayBase[IntegerType]]:
         """The properties of the windows of what `spread` gives."""
@@ -95,7 +114,7 @@ class AvgPoolBackwardOp(PoolBackward):
         return (self.grad_type(self.grad),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
-        axes = self.known_axes(ints(self.extents))
+        axes = self.known_axes(stated_extents(self.extents))
         shares = divided_by_counts(builder, widened(builder, self.grad), axes, flag(self.count_include_pad))
         total = builder(WindowSumOp, self.spread(builder, shares, 0), **self.holding())
         return (narrowed(builder, total, self.grad),)
@@ -123,10 +142,10 @@ class MaxPoolBackwardOp(PoolBackward):
         return (self.grad_type(self.grad),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
-        extents = ints(self.extents)
+        extents = stated_extents(self.extents)
         whole = [*shape(self.grad)[:2], *extents]
         counted = whole if flag(self.over_tensor) else list(extents)
-        own = builder(ReshapeOp, flat_places(builder, counted), shape=int_array([*counted, *[1] * len(extents)]))
+        own = builder(ReshapeOp, flat_places(builder, counted), shape=shape_attribute([*counted, *[1] * len(extents)]))
         grad, indices = (
             builder(SlidingWindowsOp, self.spread(builder, value, fill), **self.holding())
             for value, fill in ((widened(builder, self.grad), 0), (self.indices, -1))

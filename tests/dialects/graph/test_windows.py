@@ -32,6 +32,7 @@ from fuse_opt.dialects.interfaces.properties import bool_value, int_array
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, tensor
 from fuse_opt.dialects.types.index_expr import Index
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
+from fuse_opt.tools.compiler.specialization import SpecializedPrograms
 
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler")
 
@@ -208,3 +209,37 @@ def test_unknown_extents_are_carried(line: str) -> None:
     (op,) = (op for op in function(module).body.block.ops if isinstance(op, GraphOp))
     assert str(op.infer_types()[0]) == wanted and op.error_bound().ulps >= 0
     assert len(kernels(apply(module, DEFAULT_PIPELINE))) <= 1
+
+
+SIZED = "tensor<?x3x?x?xf32>"
+EXTENTS = "extents = #graph.shape<h{least = 4}, w{least = 4}>"
+BACK = {
+    "avg": f"""%y = graph.avg_pool %x {{OPTIONS}} : ({SIZED}) -> {SIZED}
+  %r = graph.avg_pool_backward %y {{OPTIONS, {EXTENTS}}} : ({SIZED}) -> {SIZED}""",
+    "max": f"""%y, %i = graph.max_pool_with_indices %x {{OPTIONS}} : ({SIZED}) -> ({SIZED}, tensor<?x3x?x?xi64>)
+  %r = graph.max_pool_backward %y, %i {{OPTIONS, {EXTENTS}}} : ({SIZED}, tensor<?x3x?x?xi64>) -> {SIZED}""",
+}
+"""Gradients of pooling of images whose extents are sizes."""
+
+
+@needs_cc
+@pytest.mark.parametrize("form", BACK)
+@pytest.mark.parametrize(
+    ("kernel", "strides", "pads"), (((2, 2), (1, 1), 0), ((2, 2), (2, 2), 0), ((3, 3), (2, 2), 1), ((3, 2), (3, 1), 0))
+)
+def test_gradients_of_pooling_are_one_program_for_all_extents(
+    form: str, kernel: tuple[int, int], strides: tuple[int, int], pads: int
+) -> None:
+    """Rows that no window holds have 0, and are as many as remain of an extent that a stride does not divide."""
+    given = {"kernel_shape": kernel, "strides": strides, "pads": (pads,) * 4}
+    options = ", ".join(f"{name} = array<i64: {', '.join(map(str, value))}>" for name, value in given.items())
+    text = f"""func.func @main(%x: {SIZED} {{graph.dims = ["b", "", "h", "w"]}}) -> {SIZED}
+    attributes {{graph.symbols = {{h = {{least = 4}}, w = {{least = 4}}}}}} {{
+  {BACK[form].replace("OPTIONS", options)}
+  func.return %r : {SIZED}
+}}"""
+    program, rng = fuse_opt.compile(text), np.random.default_rng(7)
+    for height, width in ((4, 4), (5, 6), (9, 13), (12, 7)):
+        x = rng.standard_normal((2, 3, height, width)).astype(np.float32)
+        np.testing.assert_allclose(program(x), fuse_opt.evaluate(text, x), 1e-5, 1e-6)
+    assert isinstance(program.native, SpecializedPrograms) and not program.native.made
