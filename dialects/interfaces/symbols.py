@@ -52,7 +52,7 @@ def argument_extents(function: FuncOp, is_limited: bool = False) -> list[tuple[E
     attributes that say something else.
     """
     said = stated_symbols(function)
-    hints = [value.name_hint for value in function.body.block.args]
+    hints = [value.name_hint for value in function.args]
     found: list[tuple[Extent, ...]] = []
     for number, hint in enumerate(hints):
         own = f"arg{number}" if hint is None or hint in hints[:number] else hint
@@ -63,7 +63,7 @@ def argument_extents(function: FuncOp, is_limited: bool = False) -> list[tuple[E
 def size_arguments(function: FuncOp) -> dict[int, str]:
     """By number the arguments whose value is a size, and its name."""
     found: dict[int, str] = {}
-    for number in range(len(function.body.block.args)):
+    for number in range(len(function.args)):
         if (name := _attribute(function, number, SIZE)) is not None:
             found[number] = name.data if isinstance(name, StringAttr) else ""
     return found
@@ -88,7 +88,7 @@ def argument_symbols(function: FuncOp) -> list[list[str | None]]:
 def _extents(
     function: FuncOp, number: int, own: str, said: dict[str, Size], limits: tuple[int, ...]
 ) -> tuple[Extent, ...]:
-    value = function.body.block.args[number]
+    value = function.args[number]
     if not is_tensor(value):
         return ()
     extents = sizes(value)

@@ -39,7 +39,7 @@ def verify_symbols(module: Operation) -> None:
     for op in (op for region in module.regions for block in region.blocks for op in block.ops):
         if isinstance(op, FuncOp) and not op.is_declaration:
             is_said = SYMBOLS in op.attributes or EQUAL in op.attributes
-            if is_said or size_arguments(op) or any(_is_sized(value) for value in op.body.block.args):
+            if is_said or size_arguments(op) or any(_is_sized(value) for value in op.args):
                 try:
                     _verify_function(op)
                 except SymbolError:

@@ -40,10 +40,13 @@ from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES, Array, evaluate_bod
 
 
 def entry_function(module: ModuleOp, name: str | None = None) -> FuncOp:
-    """The function called `name`, or the only one (or `main`). Raises EvaluationError."""
+    """The function called `name`, or the only one (or `main`), of one block. Raises EvaluationError."""
     functions = called_functions(module)
     wanted = [f for f in functions if f.sym_name.data == (name or "main")] if name or len(functions) > 1 else functions
     if len(wanted) == 1:
+        if wanted[0].body.blocks.first is not wanted[0].body.blocks.last:
+            found = f"'{wanted[0].sym_name.data}': expected a function of one block, got {len(wanted[0].body.blocks)}"
+            raise EvaluationError(f"{found}; lower its control flow to ops with regions", wanted[0])
         return wanted[0]
     names = ", ".join(f.sym_name.data for f in functions) or "none"
     raise EvaluationError(

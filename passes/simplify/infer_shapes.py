@@ -56,7 +56,7 @@ class InferShapesPass(RewritePass):
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for function in op.walk():
-            if isinstance(function, FuncOp) and not function.is_declaration:
+            if isinstance(function, FuncOp) and _is_of_one_block(function):
                 if self.symbols:
                     _name_extents(function)
                 _refine_function(function)
@@ -77,6 +77,11 @@ class InferShapesPass(RewritePass):
                     "has a shape that follows from the arguments':",
                     numbers=numbers,
                 )
+
+
+def _is_of_one_block(function: FuncOp) -> bool:
+    blocks = function.body.blocks
+    return blocks.first is not None and blocks.first is blocks.last
 
 
 def _name_extents(function: FuncOp) -> None:

@@ -249,7 +249,7 @@ def _verify_region(op: Operation, region: Region) -> None:
 
 
 def _verify_block(op: Operation, region: Region, block: Block) -> None:
-    if block.is_empty and region.first_block is region.last_block and not _needs_no_terminator(region):
+    if block.is_empty and not _needs_no_terminator(region):
         raise OpVerifyError(f"'{op.name}' has an empty block; expected at least a terminator", op)
     for inner in block.ops:
         if inner.parent is not block:

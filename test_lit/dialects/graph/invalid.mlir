@@ -132,3 +132,12 @@ func.func @f(%x: tensor<4x4xf32, "csr">) {
 }
 
 // CHECK: 'graph.exp' type 'tensor<4x4xf32, "csr">': expected an encoding such as #graph.order<1, 0>, got '"csr"', which would be ignored; remove it, or register an attribute that implements EncodingPart
+
+// -----
+
+func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
+  func.return %x : tensor<?xf32>
+^empty:
+}
+
+// CHECK: 'func.func' has an empty block; expected at least a terminator

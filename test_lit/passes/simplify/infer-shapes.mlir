@@ -46,3 +46,19 @@ func.func @unknown(%x: tensor<?xf32>) -> tensor<?xf32> {
   %y = graph.exp %x : (tensor<?xf32>) -> tensor<?xf32>
   func.return %y : tensor<?xf32>
 }
+
+// -----
+
+// Not: a function of several blocks is left as it is.
+// CHECK-LABEL: func.func @blocks(
+// CHECK-NEXT:      %y = graph.add %x, %b : (tensor<8xf32>, tensor<?xf32>) -> tensor<?xf32>
+// CHECK-NEXT:      cf.br ^bb1(%y : tensor<?xf32>)
+// CHECK-NEXT:    ^bb1(%z: tensor<?xf32>):
+// CHECK-NEXT:      func.return %z : tensor<?xf32>
+// CHECK-NEXT:    }
+func.func @blocks(%x: tensor<8xf32>, %b: tensor<?xf32>) -> tensor<?xf32> {
+  %y = graph.add %x, %b : (tensor<8xf32>, tensor<?xf32>) -> tensor<?xf32>
+  cf.br ^bb1(%y : tensor<?xf32>)
+^bb1(%z: tensor<?xf32>):
+  func.return %z : tensor<?xf32>
+}
