@@ -6,7 +6,6 @@ functions (MUFU); 65536 registers, 2048 threads and 228 KiB of shared memory eac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 
@@ -14,19 +13,18 @@ import pytest
 from cuda_on_cpu import kernels_text, needs_nvcc
 from gpu_workloads import array_bytes, workloads
 from ir_testing import apply, function, parse
+from kernel_budgets import CYCLES, Kernel
 from sass import instructions
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from fuse_opt.lowering.emit.cuda import build_cuda_program
 from fuse_opt.lowering.program import GridLaunch, Segment
-from fuse_opt.runtime.device.compiler import KernelResources, compile_cuda, find_cuda_compiler, kernel_resources
+from fuse_opt.runtime.device.compiler import compile_cuda, find_cuda_compiler, kernel_resources
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 COPY = 4.3e12
-CYCLES = 132 * 1.75e9
-"""Of all processors a second."""
 ISSUED, SPECIAL = 0.85 * 128, 16
 """Threads of a processor in a cycle."""
 IN_FLIGHT = 48 << 10
@@ -44,34 +42,6 @@ Instructions of all threads for each element of the largest array, loops and slo
 some 5 % above what there was in November 2026 by nvcc 13.0 for sm_90.
 """
 WORKLOADS = {w.name: w for w in workloads() if w.name not in ("W12", "W13", "W14")}
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A launch of a workload with its machine code."""
-
-    launch: GridLaunch
-    code: list[tuple[str, int]]
-    resources: KernelResources
-
-    @property
-    def threads(self) -> int:
-        x, y, z = self.launch.block
-        return x * y * z
-
-    def work_seconds(self, name: str, rate: float) -> float:
-        """What its instructions of a name take, or all of them; only where it has no loop."""
-        count = sum(found == name or not name for found, _ in self.code)
-        return count * self.threads * self.launch.grid[0] / rate / CYCLES
-
-    def bytes_in_flight(self) -> int:
-        """Loads that the threads on a processor have under way: those before they meet, or before a loop's next turn."""
-        registers = -(-self.resources.registers // 8) * 8
-        blocks = min(2048 // self.threads, 65536 // (registers * self.threads), 32)
-        blocks = min(blocks, (228 << 10) // (self.resources.shared + 1024))
-        names = [name for name, _ in self.code]
-        before = self.code[: names.index("BAR")] if "BAR" in names else self.code
-        return blocks * self.threads * sum(bits // 8 for name, bits in before if name == "LDG")
 
 
 @cache
@@ -170,9 +140,7 @@ def test_large_arrays_are_moved_16_bytes_at_a_time() -> None:
 def test_instructions_and_registers_are_within_their_budget(name: str) -> None:
     """And nothing is spilled: a kernel that needs more is a decision, which is written into the table."""
     (kernel,), (most, registers) = compiled()[name], BUDGETS[name]
-    elements = max(prod(ref.shape) for ref in kernel.launch.buffers)
-    count = len(kernel.code) * kernel.threads * kernel.launch.grid[0] / elements
-    found = kernel.resources
+    count, found = kernel.instructions_an_element, kernel.resources
     assert count <= most, f"{count:.1f} instructions an element, {most} allowed"
     assert found.registers <= registers, f"{found.registers} registers, {registers} allowed"
     assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)

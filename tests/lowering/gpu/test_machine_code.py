@@ -6,12 +6,16 @@ import subprocess
 from collections import Counter
 from functools import cache
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cuda_on_cpu import NVCC, kernels_text, needs_nvcc
 from cuda_running import EXAMPLES
+from draws import MULTIPLIER
 from ir_testing import apply, function, kernels, parse
+from kernel_budgets import Kernel
+from sass import instructions as all_instructions
 from sass import memory_instructions
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
@@ -155,6 +159,44 @@ def schedules() -> dict[str, tuple[str, int]]:
     return found
 
 
+BUDGETS = Path(__file__).with_name("sample_budgets.tsv")
+"""By program and launch, and whether for arrays that begin anywhere: at most so many instructions an element and registers,
+loads of at least so many bits, and so many bytes of them under way on a processor, by nvcc 13.0 for sm_90."""
+
+
+def measured() -> dict[tuple[str, ...], tuple[float, int, int, int]]:
+    """What the table has, of the machine code that is."""
+    whole, compiler = module()[0], find_cuda_compiler()
+    assert compiler is not None
+    made = compile_cuda(compiler, kernels_text(whole), "sm_90", DiskCache())
+    code, resources = all_instructions(made.data), kernel_resources(made.log)
+    found: dict[tuple[str, ...], tuple[float, int, int, int]] = {}
+    for name in TEXTS:
+        steps = build_cuda_program(whole, name).steps
+        launches = [each for step in steps if isinstance(step, Segment) for each in step.launches]
+        for number, launch in enumerate(launches):
+            assert isinstance(launch, GridLaunch)
+            for word, each in (("aligned", launch), ("anywhere", launch.unaligned)):
+                if each is not None:
+                    kernel = Kernel(each, code[each.kernel], resources[each.kernel])
+                    counts = kernel.resources.registers, kernel.widest_load, kernel.bytes_in_flight()
+                    found[name, str(number), word] = round(kernel.instructions_an_element, 2), *counts
+    return found
+
+
+@needs_nvcc
+def test_every_sample_is_within_its_budget() -> None:
+    """A kernel that needs more is a decision, which is written into the table: run this file as a program."""
+    table = {tuple(line.split("\t")[:3]): line.split("\t")[3:] for line in BUDGETS.read_text().splitlines()[1:]}
+    found = measured()
+    assert found.keys() == table.keys()
+    for key, (instructions, registers, widest, under_way) in found.items():
+        most, kept, bits, least = map(float, table[key])
+        assert instructions <= 1.05 * most, f"{key}: {instructions} instructions an element, {most} in the table"
+        assert registers <= kept + 4 and widest >= bits, f"{key}: {registers} registers, loads of {widest} bits"
+        assert under_way >= 0.7 * least, f"{key}: {under_way} bytes of loads under way, {least:.0f} in the table"
+
+
 @cache
 def built(text: str, arch: str) -> tuple[dict[str, KernelResources], dict[str, Counter[str]]]:
     """By kernel: what ptxas says of it, and its memory instructions."""
@@ -186,6 +228,16 @@ def test_every_schedule(arch: str, record_property: Any) -> None:
     counts = Counter(kind for kind, _ in kernels_of.values())
     listed = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
     record_property("cuda layer", f"A (nvcc {arch}): {len(kernels_of)} kernels, {listed}")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", (70, 75, 86, 89, 100, 120) if MULTIPLIER > 1 else (75,))
+def test_every_schedule_compiles_for_other_processors(arch: int) -> None:
+    if (compiler := find_cuda_compiler()) is None or arch not in compiler.architectures:
+        pytest.skip(f"the compiler does not know sm_{arch}")
+    found = compiled(kernels_text(module()[0]), f"sm_{arch}")
+    assert found.keys() == schedules().keys()
+    assert not any((each.stack, each.spill_stores, each.spill_loads) != (0, 0, 0) for each in found.values()), found
 
 
 def test_the_texts_have_every_schedule() -> None:
@@ -264,3 +316,9 @@ def test_refused_text_is_an_error_with_the_line(tmp_path: Any) -> None:
         compile_cuda(
             compiler, "__global__ void f(float *x) {\n  x[0] = y;\n}\n", "sm_90", DiskCache(tmp_path / "cache")
         )
+
+
+if __name__ == "__main__":
+    rows = ("\t".join([*key, *map(str, counts)]) for key, counts in measured().items())
+    head = "\t".join(("program", "launch", "arrays", "instructions", "registers", "bits", "bytes under way"))
+    BUDGETS.write_text("\n".join([head, *rows]) + "\n")
