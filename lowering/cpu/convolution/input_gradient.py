@@ -22,7 +22,7 @@ from fuse_opt.dialects.analysis.contractions.input_gradients import (
 )
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
-from fuse_opt.lowering.cpu.convolution.any_extents.task import AnyExtents, Block
+from fuse_opt.lowering.cpu.convolution.any_extents.task import AnyExtents, Positions
 from fuse_opt.lowering.cpu.convolution.input_copy import tap_offsets
 from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
 from fuse_opt.lowering.cpu.convolution.task import Place, task_grain
@@ -193,7 +193,7 @@ class _PhaseBlocks(AnyExtents):
     def sweeps(self, scope: Scope, weight: SSAValue) -> Sequence[Sweep]:
         return self.phases.sweeps(scope, self.weight, weight)
 
-    def store(self, task: Scope, first_filter: SSAValue, block: Block) -> None:
+    def store(self, task: Scope, first_filter: SSAValue, block: Positions) -> None:
         """Row by row of positions: those of all phases in turn, but what is no position of a shorter phase."""
         phases, constant, pitch = self.phases, self.root.index_constant, self.copy.pitch
         step, extent = phases.step, phases.of.extents[2]

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from xdsl.dialects import arith, memref
-from xdsl.ir import SSAValue
+from xdsl.dialects import arith, memref, scf
+from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.dialects.types.extents import is_number
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.convolution.any_extents.tiling import any_extents_tiling
 from fuse_opt.lowering.cpu.convolution.any_extents.window_copy import Origin, WindowCopy
@@ -24,11 +25,11 @@ from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Sweep, Taps, tap_table
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import task_parts
-from fuse_opt.lowering.kernel.scope import Scope
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Positions:
     """Positions of a task: along each axis where the first one is, and of rows and of a row how many there are."""
 
     first: SSAValue
@@ -80,14 +81,12 @@ class AnyExtents:
 
     def build(self, task: Scope, number: SSAValue) -> None:
         of, tiling, constant = self.of, self.tiling, self.root.index_constant
-        batch, group, first, row, column, some = task_parts(task, self.root, number, self.counts)
-        rows = self._part(task, row, of.positions[1], tiling.rows)
-        columns = self._part(task, column, of.positions[2], tiling.parts)
+        (batch, group, first, some), rows, columns = self._place(task, number)
         task.indices = {self.epilogue.batch: plus(task, times(task, batch, of.groups), group)}
         sample_step, group_step, *_ = of.x_steps()
         channels = plus(task, times(task, batch, sample_step), times(task, group, group_step))
         counts = [task.add(arith.SubiOp(last, first)) for first, last in (rows, columns)]
-        block = Block(first, rows[0], columns[0], *counts)
+        block = Positions(first, rows[0], columns[0], *counts)
         first_filter = times(task, some, tiling.filters)
         weight = plus(task, times(task, group, of.group_step), times(task, first_filter, of.filter_step))
         sweeps = self.sweeps(task, weight)
@@ -102,6 +101,36 @@ class AnyExtents:
         count_loop(task, "channel", (constant(0), constant(of.channels)), some_channels, tiling.channels)
         self.store(task, first_filter, block)
 
+    def _place(self, task: Scope, number: SSAValue) -> tuple[Sequence[SSAValue], Bounds, Bounds]:
+        """
+        Numbers of a task's sample, group, first axis and filters, and its rows and columns. Where one block has all positions, as
+        of small images, few divisions say so: they take as long as the sums of a small block.
+        """
+        tiling = self.tiling
+        blocks = tiling.rows * tiling.parts
+        if is_number(blocks):
+            return self._place_of_many(task, number)
+        is_one = task.add(arith.CmpiOp(self.root.index_constant(blocks), self.root.index_constant(1), "eq"))
+        branches = Scope(task, Block()), Scope(task, Block())
+        for inner, place in zip(branches, (self._place_of_one, self._place_of_many), strict=True):
+            numbers, rows, columns = place(inner, number)
+            inner.block.add_op(scf.YieldOp(*numbers, *rows, *columns))
+        found = scf.IfOp(is_one, [INDEX] * 8, Region(branches[0].block), Region(branches[1].block))
+        task.block.add_op(found)
+        *numbers, top, bottom, left, right = found.results
+        return numbers, (top, bottom), (left, right)
+
+    def _place_of_one(self, task: Scope, number: SSAValue) -> tuple[Sequence[SSAValue], Bounds, Bounds]:
+        *outer, _, _, some = self.counts
+        (_, height, width), constant = self.of.positions, self.root.index_constant
+        numbers = task_parts(task, self.root, number, (*outer, some))
+        return numbers, (constant(0), constant(height)), (constant(0), constant(width))
+
+    def _place_of_many(self, task: Scope, number: SSAValue) -> tuple[Sequence[SSAValue], Bounds, Bounds]:
+        *outer, row, column, some = task_parts(task, self.root, number, self.counts)
+        rows = self._part(task, row, self.of.positions[1], self.tiling.rows)
+        return [*outer, some], rows, self._part(task, column, self.of.positions[2], self.tiling.parts)
+
     def _part(self, task: Scope, number: SSAValue, extent: Extent, parts: Extent) -> Bounds:
         """Where one of so many parts of an extent, as equal as can be, begins and ends."""
         constant = self.root.index_constant
@@ -111,7 +140,9 @@ class AnyExtents:
         first, last = (task.add(arith.DivSIOp(times(task, n, extent), constant(parts))) for n in (number, after))
         return first, last
 
-    def _sum_up(self, scope: Scope, block: Block, channels: tuple[SSAValue, SSAValue], sweeps: Sequence[Sweep]) -> None:
+    def _sum_up(
+        self, scope: Scope, block: Positions, channels: tuple[SSAValue, SSAValue], sweeps: Sequence[Sweep]
+    ) -> None:
         """Adds what so many channels from one on give at all positions; of the first one nothing was there before."""
         constant, narrow = self.root.index_constant, self.tiling.narrow
         before = scope.add(arith.SubiOp(block.rows, constant(1)))
@@ -148,7 +179,7 @@ class AnyExtents:
 
         count_loop(scope, "position", positions, panel, tile.width)
 
-    def store(self, task: Scope, first_filter: SSAValue, block: Block) -> None:
+    def store(self, task: Scope, first_filter: SSAValue, block: Positions) -> None:
         """Row by row of positions, as those between rows have no result."""
         constant, (_, height, width) = self.root.index_constant, self.of.positions
         first = plus(task, times(task, block.first, height), block.row)
