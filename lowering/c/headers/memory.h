@@ -11,13 +11,23 @@ FO_FN float fo_zero_f32(void) {
   return fo_from_bits_f32((fo_{u32|u64})fo_bits(0));
 }
 
+/* fo_zeros_{f32|f64}: so many elements from to[at] on become 0; those behind them, fewer than a vector has, may, too. */
+FO_FN void fo_zeros_f32(float *restrict to, long at, long count) {
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+  typedef float fo_row __attribute__((vector_size(64), aligned(4), may_alias));
+  for (long i = 0; i < count; i += 64 / sizeof *to) *(fo_row *)(to + at + i) = (fo_row){0};
+#else
+  for (long i = 0; i < count; i++) to[at + i] = 0.0f;
+#endif
+}
+
 /* fo_rows_{f32|f64}: rows `begin` to `end` from to[to_at] on, `count` elements apart and so long: of each, elements `first` to `last` are
    every `step`-th one of the row of `from`, whose element 0 of row 0 would be from[at] and whose rows lie `row` apart; others are 0.
    Elements behind the last row, fewer than a vector has, may become 0, too. */
 FO_FN void fo_rows_f32(const float *restrict from, long at, long row, long step, long first, long last, float *restrict to, long to_at,
     long count, long begin, long end) {
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
-  enum { lanes = 64 / sizeof *to, most = 16 };
+  enum { lanes = 64 / sizeof *to, most = 64 };
   typedef float fo_r __attribute__((vector_size(64)));
   typedef float fo_row __attribute__((vector_size(64), aligned(4), may_alias));
   typedef {unsigned short|unsigned char} fo_mask;
@@ -44,7 +54,15 @@ FO_FN void fo_rows_f32(const float *restrict from, long at, long row, long step,
     }
     return;
   }
-#endif
+  for (long r = begin; r < end; r++) {
+    const float *restrict a = from + at + r * row;
+    float *restrict c = to + to_at + r * count;
+    for (long i = 0; i < count; i++) {
+      c[i] = i < first || i >= last ? 0.0f : a[i * step];
+      __asm__("" : "+r"(i)); /* one by one: what is as rare is not worth the time that compilers take for vectors of it */
+    }
+  }
+#else
   for (long r = begin; r < end; r++) {
     const float *restrict a = from + at + r * row;
     float *restrict c = to + to_at + r * count;
@@ -52,6 +70,7 @@ FO_FN void fo_rows_f32(const float *restrict from, long at, long row, long step,
     for (long i = first; i < last; i++) c[i] = a[i * step];
     for (long i = last; i < count; i++) c[i] = 0.0f;
   }
+#endif
 }
 
 /* fo_transpose_tile_{u8|u16|u32}: a tile of 16 x 16 elements, transposed in registers; its rows are `step` apart, then `to_step`. */

@@ -140,7 +140,7 @@ class WindowCopy:
         def scaled(number: SSAValue) -> SSAValue:
             return scope.add(arith.MuliOp(number, self.pitch))
 
-        self._fill(scope, target, (zero, scaled(rows[0])))
+        self._zeros(scope, target, scaled(rows[0]))
         if element_of(source) is self.element:
             self._copy_rows(scope, source, at, rows, columns)
         else:
@@ -148,7 +148,13 @@ class WindowCopy:
         constant = self.root.index_constant
         behind = plus(scope, scaled(count), constant(self.tiling.tile.width))
         end = scope.add(arith.MinSIOp(behind, constant(self.tiling.plane)))
-        self._fill(scope, target, (scaled(rows[1]), end))
+        first = scaled(rows[1])
+        self._zeros(scope, plus(scope, target, first), scope.add(arith.SubiOp(end, first)))
+
+    def _zeros(self, scope: Scope, first: SSAValue, count: SSAValue) -> None:
+        """So many zeros, and perhaps some more, where rows come later or nothing is read."""
+        memory = flat_memory(self.root, self.memory)
+        scope.call_for_effect(f"fo_zeros_{self.element.name}", [memory, first, count])
 
     def _copy_rows(self, scope: Scope, source: SSAValue, at: Bounds, rows: Bounds, columns: Bounds) -> None:
         """Rows with zeros around them, perhaps behind the last one, too, where others are copied or zeros are."""
