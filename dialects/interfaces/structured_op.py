@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.ir import Attribute, SSAValue
@@ -203,6 +203,13 @@ class StructuredOp(GraphOp):
         """Whether the result is operand 0 element for element in memory: a view that moves nothing."""
         if len(self._operands) != 1 or not self.is_view():
             return False
+        types = (self._operands[0].type, self.results[0].type)
+        key = (type(self), are_sizes_asked_for(), types, frozenset(self.properties.items()))
+        if (found := _ALIASES.get(key)) is None:
+            found = _ALIASES[key] = self._shares_memory()
+        return found
+
+    def _shares_memory(self) -> bool:
         source, result = shape(self._operands[0]), shape(self.results[0])
         if prod(source) != prod(result):
             return False
@@ -220,7 +227,10 @@ def constant_of(value: SSAValue) -> sc.Scalar | None:
     return body if (body := op.body()).function == "constant" else None
 
 
-_BODIES: dict[tuple[type[StructuredOp], bool, tuple[Attribute, ...], frozenset[tuple[str, Attribute]]], sc.Scalar] = {}
+_Facts: TypeAlias = tuple[type[StructuredOp], bool, tuple[Attribute, ...], frozenset[tuple[str, Attribute]]]
+"""All that an answer depends on: the kind of op, whether sizes are asked for, types and properties."""
+_BODIES: dict[_Facts, sc.Scalar] = {}
+_ALIASES: dict[_Facts, bool] = {}
 
 
 def _is_broadcast(source: Index, index: Index, source_shape: Sequence[int]) -> bool:

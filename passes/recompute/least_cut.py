@@ -13,90 +13,114 @@ from itertools import pairwise
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value", bound=Hashable)
-Place = TypeVar("Place")
 
 
 class LeastCut(Generic[Value]):
-    """A cut that grows with each value that is wanted; values are looked at from the wanted ones on."""
+    """
+    A cut that grows with each value that is wanted; values are looked at from the wanted ones on, each is asked about once.
+
+    Values are numbered as they are met; number `n` has two places, `2 * n` and behind it `2 * n + 1`.
+    """
 
     def __init__(self, nbytes: Callable[[Value], int | None], needs: Callable[[Value], Sequence[Value] | None]) -> None:
         """`nbytes` is None for what must not be kept, `needs` for what cannot be computed again: never both of one."""
-        self._nbytes = nbytes
-        self._needs = needs
-        self._spent: dict[Value, int] = {}
-        self._along: dict[Value, dict[Value, int]] = {}
+        self._ask_nbytes = nbytes
+        self._ask_needs = needs
+        self._numbers: dict[Value, int] = {}
+        self._values: list[Value] = []
+        self._nbytes: list[int | None] = []
+        self._needs: list[Sequence[int] | None] = []
+        self._is_asked: list[bool] = []
+        self._spent: list[int] = []
+        self._along: list[dict[int, int]] = []
         """By value, the flow from each value that needs it."""
-        self._settled: dict[tuple[Value, bool], None] = {}
+        self._settled: dict[int, None] = {}
         """Places from which no more flow gets through, ever: what is found there is in the answer."""
 
     def want(self, value: Value) -> None:
         """Has the cut lie between the value and whatever cannot be computed again."""
-        while (path := self._path(value)) is not None:
-            rooms = [room for place, following in _pairs(path) if (room := self._room(place, following)) is not None]
+        start = 2 * self._number(value)
+        while (path := self._path(start)) is not None:
+            rooms = [room for place, following in pairwise(path) if (room := self._room(place, following)) is not None]
             flow = min(rooms)
-            for place, following in _pairs(path):
+            for place, following in pairwise(path):
                 self._push(place, following, flow)
 
     def kept(self) -> list[Value]:
         """The values to keep, in the order in which they were found."""
-        return [value for value, behind in self._settled if not behind and (value, True) not in self._settled]
+        return [self._values[p >> 1] for p in self._settled if not p & 1 and p + 1 not in self._settled]
 
     def computed(self) -> list[Value]:
         """The wanted values, and what they need, that are computed again."""
-        return [value for value, behind in self._settled if behind]
+        return [self._values[place >> 1] for place in self._settled if place & 1]
 
-    def _path(self, start: Value) -> list[tuple[Value, bool]] | None:
+    def _number(self, value: Value) -> int:
+        if (number := self._numbers.get(value)) is None:
+            number = self._numbers[value] = len(self._values)
+            self._values.append(value)
+            self._nbytes.append(self._ask_nbytes(value))
+            self._needs.append(None)
+            self._is_asked.append(False)
+            self._spent.append(0)
+            self._along.append({})
+        return number
+
+    def _needed(self, number: int) -> Sequence[int] | None:
+        if not self._is_asked[number]:
+            self._is_asked[number] = True
+            needs = self._ask_needs(self._values[number])
+            self._needs[number] = None if needs is None else [self._number(value) for value in needs]
+        return self._needs[number]
+
+    def _path(self, start: int) -> list[int] | None:
         """A way with room to a value that cannot be computed again; None, and all places seen are settled, without one."""
-        first: tuple[Value, bool] = (start, False)
-        if first in self._settled:
+        settled = self._settled
+        if start in settled:
             return None
-        seen: dict[tuple[Value, bool], None] = {first: None}
-        stack: list[tuple[tuple[Value, bool], Iterator[tuple[Value, bool]]]] = [(first, self._following(first))]
+        seen: dict[int, None] = {start: None}
+        stack: list[tuple[int, Iterator[int]]] = [(start, self._following(start))]
         while stack:
             place, following = stack[-1]
-            if place[1] and self._needs(place[0]) is None:
+            if place & 1 and self._needed(place >> 1) is None:
                 return [each for each, _ in stack]
-            step = next((each for each in following if each not in seen and each not in self._settled), None)
-            if step is None:
-                stack.pop()
+            for step in following:
+                if step not in seen and step not in settled:
+                    seen[step] = None
+                    stack.append((step, self._following(step)))
+                    break
             else:
-                seen[step] = None
-                stack.append((step, self._following(step)))
-        self._settled |= seen
+                stack.pop()
+        settled |= seen
         return None
 
-    def _following(self, place: tuple[Value, bool]) -> Iterator[tuple[Value, bool]]:
-        value, behind = place
-        if behind:
-            yield from ((needed, False) for needed in self._needs(value) or ())
-            if self._spent.get(value):
-                yield value, False
-            return
-        nbytes = self._nbytes(value)
-        if nbytes is None or self._spent.get(value, 0) < nbytes:
-            yield value, True
-        yield from ((user, True) for user, flow in self._along.get(value, {}).items() if flow)
+    def _following(self, place: int) -> Iterator[int]:
+        number = place >> 1
+        if place & 1:
+            found = [2 * needed for needed in self._needed(number) or ()]
+            if self._spent[number]:
+                found.append(place - 1)
+            return iter(found)
+        nbytes = self._nbytes[number]
+        found = [place + 1] if nbytes is None or self._spent[number] < nbytes else []
+        found += [2 * user + 1 for user, flow in self._along[number].items() if flow]
+        return iter(found)
 
-    def _room(self, place: tuple[Value, bool], following: tuple[Value, bool]) -> int | None:
+    def _room(self, place: int, following: int) -> int | None:
         """How much more can flow from a place to one that follows; None for any amount."""
-        (value, behind), (other, _) = place, following
-        if value is other and not behind:
-            nbytes = self._nbytes(value)
-            return None if nbytes is None else nbytes - self._spent.get(value, 0)
-        if value is other:
-            return self._spent[value]
-        return None if behind else self._along[value][other]
+        number, other = place >> 1, following >> 1
+        if number == other and not place & 1:
+            nbytes = self._nbytes[number]
+            return None if nbytes is None else nbytes - self._spent[number]
+        if number == other:
+            return self._spent[number]
+        return None if place & 1 else self._along[number][other]
 
-    def _push(self, place: tuple[Value, bool], following: tuple[Value, bool], flow: int) -> None:
-        (value, behind), (other, _) = place, following
-        if value is other:
-            self._spent[value] = self._spent.get(value, 0) + (-flow if behind else flow)
-        elif behind:
-            users = self._along.setdefault(other, {})
-            users[value] = users.get(value, 0) + flow
+    def _push(self, place: int, following: int, flow: int) -> None:
+        number, other = place >> 1, following >> 1
+        if number == other:
+            self._spent[number] += -flow if place & 1 else flow
+        elif place & 1:
+            users = self._along[other]
+            users[number] = users.get(number, 0) + flow
         else:
-            self._along[value][other] -= flow
-
-
-def _pairs(path: Sequence[Place]) -> Iterator[tuple[Place, Place]]:
-    return pairwise(path)
+            self._along[number][other] -= flow

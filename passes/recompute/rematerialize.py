@@ -120,7 +120,8 @@ class _Sweep:
         self.peak: float = inf
         """The most bytes of a call, where it is searched what to keep."""
         self._peak_before = before.peak if before is not None and before.options == options else inf
-        self.times = Times(function, options.rows, options.products)
+        known = None if before is None else before.times
+        self.times = Times(function, options.rows, options.products, known)
         self.refused: list[tuple[Proposal, str, str, str]] = []
 
     @property

@@ -40,19 +40,40 @@ class Memory:
     """The value and its views."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What holds of an op as long as its types and attributes stay, whatever it reads."""
+
+    is_view: bool
+    """One that moves nothing."""
+    is_constant: bool
+    is_repeatable: bool
+    nbytes: tuple[int | None, ...]
+    """Of its results."""
+
+    @staticmethod
+    def of(op: Operation) -> _Facts:
+        sizes = tuple(map(_bytes, op.results))
+        return _Facts(aliased_operand(op) is not None, _is_constant(op), is_repeatable(op), sizes)
+
+
 class Times:
     """The times of a function of one block."""
 
-    def __init__(self, function: FuncOp, rows: bool = False, products: int = 0) -> None:
-        """With `rows` reductions may be computed again, and with `products` all calls but one in so many; with 1 all of them."""
+    def __init__(self, function: FuncOp, rows: bool = False, products: int = 0, before: Times | None = None) -> None:
+        """
+        With `rows` reductions may be computed again, and with `products` all calls but one in so many; with 1 all of them.
+        `before` are those of the same function before ops were cloned: what they found of ops is not asked again.
+        """
         self.function = function
         self._rows, self._products = rows, products
         self.block: Block = function.body.block
         self.place = {op: place for place, op in enumerate(self.block.ops)}
-        self.time = _times(self.block)
+        known: dict[Operation, _Facts] = {} if before is None else before._facts
+        self._facts: dict[Operation, _Facts] = {op: known.get(op) or _Facts.of(op) for op in self.place}
+        self.time = self._times()
         self.end = 1 + max(self.time.values(), default=0)
         self.memory: dict[SSAValue, Memory] = {}
-        self._repeatable: dict[Operation, bool] = {}
         self._readers: dict[SSAValue, list[Operation]] = {}
         for number, value in enumerate(self.block.args):
             donated = DONATED in argument_attributes(function, number)
@@ -61,22 +82,45 @@ class Times:
             self._read(op)
             self._add_results(op)
 
+    def _times(self) -> dict[Operation, int]:
+        """By op: its time. What needs no call, and clones, are computed when they are first read."""
+        time: dict[Operation, int] = {}
+        floating: list[Operation] = []
+        now = 0
+        for op in self.block.ops:
+            if not isinstance(op, StructuredOp):
+                now += 2
+                time[op] = now
+            elif self._facts[op].is_constant:
+                time[op] = 0
+            elif RECOMPUTED not in op.attributes and (
+                after := max((time.get(maker, 0) for maker in _makers(op)), default=0)
+            ):
+                time[op] = after | 1
+            else:
+                floating.append(op)
+        for op in reversed(floating):
+            readers = (use.operation for use in op.results[0].uses)
+            first = min((time[reader] for reader in readers if reader in time), default=now)
+            time[op] = first if first % 2 else max(first - 1, 1)
+        return time
+
     def _add(self, value: SSAValue, memory: Memory) -> None:
         self.memory[value] = memory
         memory.names.append(value)
 
     def _add_results(self, op: Operation) -> None:
-        if aliased_operand(op) is not None:
+        facts, time = self._facts[op], self.time[op]
+        if facts.is_view:
             self._add(op.results[0], self.memory[op.operands[0]])
             return
-        free = _is_constant(op) or "keep_live" in op.attributes
-        for value in op.results:
-            nbytes, time = _bytes(value), self.time[op]
+        free = facts.is_constant or "keep_live" in op.attributes
+        for value, nbytes in zip(op.results, facts.nbytes, strict=True):
             self._add(value, Memory(value, nbytes, time, time, free, nbytes is None))
 
     def _read(self, op: Operation) -> None:
         known = isinstance(op, GraphOp | KernelOp)
-        is_view = aliased_operand(op) is not None
+        is_view = self._facts[op].is_view
         for value in dict.fromkeys(op.operands if known or isinstance(op, ReturnOp) else _used(op)):
             if (memory := self.memory.get(value)) is None:
                 continue
@@ -100,11 +144,7 @@ class Times:
 
     def can_repeat(self, op: Operation | Block) -> bool:
         """Whether an op is one that loops compute, or a call, that may be computed again."""
-        if not isinstance(op, GraphOp):
-            return False
-        if (found := self._repeatable.get(op)) is None:
-            found = self._repeatable[op] = self._may_repeat(op) and is_repeatable(op)
-        return found
+        return isinstance(op, GraphOp) and self._may_repeat(op) and self._facts[op].is_repeatable
 
     def _may_repeat(self, op: GraphOp) -> bool:
         if isinstance(op, StructuredOp):
@@ -116,30 +156,6 @@ def _bytes(value: SSAValue) -> int | None:
     """Of a value; of sizes about so many, as it is all about profit. None where extents are unknown."""
     found = byte_size(value)
     return None if found is None else estimate(found)
-
-
-def _times(block: Block) -> dict[Operation, int]:
-    """By op: its time. What needs no call, and clones, are computed when they are first read."""
-    time: dict[Operation, int] = {}
-    floating: list[Operation] = []
-    now = 0
-    for op in block.ops:
-        if not isinstance(op, StructuredOp):
-            now += 2
-            time[op] = now
-        elif _is_constant(op):
-            time[op] = 0
-        elif RECOMPUTED not in op.attributes and (
-            after := max((time.get(maker, 0) for maker in _makers(op)), default=0)
-        ):
-            time[op] = after | 1
-        else:
-            floating.append(op)
-    for op in reversed(floating):
-        readers = (use.operation for use in op.results[0].uses)
-        first = min((time[reader] for reader in readers if reader in time), default=now)
-        time[op] = first if first % 2 else max(first - 1, 1)
-    return time
 
 
 def _is_constant(op: Operation) -> bool:
