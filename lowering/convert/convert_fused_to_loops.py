@@ -37,7 +37,7 @@ from fuse_opt.lowering.cpu.matmul.loops import build_product_loops
 from fuse_opt.lowering.cpu.split_rows import build_split_loops
 from fuse_opt.lowering.cpu.tiles import build_tile_loops
 from fuse_opt.lowering.hints import HALF_LINES, VECTOR_BITS, WRITTEN, is_nontemporal
-from fuse_opt.lowering.kernel.buffers import Parameter
+from fuse_opt.lowering.kernel.buffers import Parameter, Scratch
 from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_name
 from fuse_opt.lowering.loops.block_conversions import convert_in_blocks
@@ -118,7 +118,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
     def generate(
         self, kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[int], before: func.FuncOp
     ) -> _Generated:
-        phases = _build_phases(kernel, passes, memory)
+        phases = build_phases(kernel, passes, memory)
         functions: list[func.FuncOp] = []
         for loops in phases:
             choose_narrow(loops.body)
@@ -163,10 +163,14 @@ class _LoopsConverter(ModuleConverter[_Generated]):
         return _Generated(tuple(functions), tuple(phases))
 
     def generates_product(self, kernel: KernelOp) -> bool:
-        return kernel.schedule_kind() in PRODUCT_KINDS
+        return generates_loops_of_product(kernel)
 
     def parameters(self, generated: _Generated) -> Sequence[Parameter]:
         return generated.phases[0].parameters
+
+    def scratch(self, generated: _Generated) -> Sequence[Scratch]:
+        every = (each.scratch for loops in generated.phases for each in loops.parameters)
+        return [each for each in every if each is not None]
 
     def launch(
         self, generated: _Generated, buffers: Sequence[SSAValue], number: Callable[[Extent], SSAValue]
@@ -203,7 +207,12 @@ _PRODUCTS = {
 """What builds the loops of kernels with opaque ops in them, by schedule kind."""
 
 
-def _build_phases(kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[int]) -> Sequence[KernelLoops]:
+def generates_loops_of_product(kernel: KernelOp) -> bool:
+    """Whether a kernel with an opaque op in it has loops: without passes."""
+    return kernel.schedule_kind() in PRODUCT_KINDS
+
+
+def build_phases(kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[int]) -> Sequence[KernelLoops]:
     """The launches of a kernel by its schedule."""
     if not passes:
         return _PRODUCTS[kernel.schedule_kind() or MATMUL](kernel, memory)

@@ -71,7 +71,7 @@ from fuse_opt.lowering.convert.memory import (
     memref_type,
 )
 from fuse_opt.lowering.errors import LoweringError
-from fuse_opt.lowering.kernel.buffers import Parameter
+from fuse_opt.lowering.kernel.buffers import Parameter, Scratch
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_key, kernel_name
 from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS, INSIDE
 from fuse_opt.lowering.reference.kernels import find_implementation
@@ -167,6 +167,10 @@ class ModuleConverter(ABC, Generic[Generated]):
         self, generated: Generated, buffers: Sequence[SSAValue], number: Callable[[Extent], SSAValue]
     ) -> Operation:
         """An op that runs the code on these buffers; `number` gives constants."""
+
+    def scratch(self, generated: Generated) -> Sequence[Scratch]:
+        """What the launches of the code hand on to each other."""
+        return [each.scratch for each in self.parameters(generated) if each.scratch is not None]
 
     def launches(
         self, generated: Generated, buffer: Callable[[Parameter], SSAValue], number: Callable[[Extent], SSAValue]
@@ -322,9 +326,12 @@ class _FunctionConverter(Generic[Generated]):
         return ConvertedKernel(name, copy, self.bulks[-1], *buffers)
 
     def _launch(self, kernel: KernelOp, generated: Generated) -> None:
+        shared = self.module.scratch(generated)
+        start = self.memory.scratch_start(kernel, shared) if shared else 0
+
         def buffer(parameter: Parameter) -> SSAValue:
             if (scratch := parameter.scratch) is not None:
-                return self.memory.scratch(scratch.offset, scratch.type, scratch.elements)
+                return self.memory.scratch(start + scratch.offset, scratch.type, scratch.elements)
             return self.memory.flat(parameter.value_of(kernel))
 
         self._bulk_of(kernel).body.block.add_ops(self.module.launches(generated, buffer, self.memory.number))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from math import prod
 from typing import NamedTuple, cast
 
@@ -43,6 +43,7 @@ from fuse_opt.dialects.types.extents import largest, may_exceed, symbols
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 from fuse_opt.lowering.errors import LoweringError
+from fuse_opt.lowering.kernel.buffers import Scratch
 from fuse_opt.lowering.kernel.scope import INDEX
 
 AXES = "fused.axes"
@@ -111,6 +112,12 @@ def _memref(element: DType, extents: tuple[Extent, ...]) -> MemRefType:
     return MemRefType(element.attribute, [DYNAMIC_INDEX if isinstance(n, Size) else n for n in extents])
 
 
+def _scratch_bytes(kind: MemRefType, elements: Extent | None) -> Extent:
+    element = dtype_of(kind.element_type)
+    assert element is not None
+    return (kind.element_count() if elements is None else elements) * element.itemsize
+
+
 class ProgramMemory:
     """The buffers of a function under conversion; ops that make them go to the front of its new block."""
 
@@ -125,6 +132,7 @@ class ProgramMemory:
         self._made: dict[tuple[object, ...], SSAValue] = {}
         self._planned = _planned_bytes(function)
         self._offsets = self._place_intermediates(function)
+        self._lives = _Lives(function, storages, self._offsets)
         self._arena: SSAValue | None = None
         self._scratch_end: Extent = 0
         last = self._old.last_op
@@ -215,7 +223,7 @@ class ProgramMemory:
             return None
         wanted = MemRefType(i8, [nbytes])
         if (place := kernel.workspace_offset()) is None:
-            return self.scratch(0, wanted)
+            return self.scratch(self._behind(), wanted)
         return self._once(("workspace", place, nbytes), lambda: self._in_arena(place, wanted))
 
     def inside(self, partition: PartitionOp) -> list[SSAValue]:
@@ -225,7 +233,7 @@ class ProgramMemory:
         for number, value in enumerate(values):
             wanted = memref_type(value)
             if slots is None:
-                found.append(self.scratch(end, wanted))
+                found.append(self.scratch(self._behind() + end, wanted))
                 end += -(-(byte_size(value) or 0) // self._alignment) * self._alignment
             else:
                 found.append(
@@ -233,13 +241,29 @@ class ProgramMemory:
                 )
         return found
 
-    def scratch(self, offset: int, wanted: MemRefType, elements: Extent | None = None) -> SSAValue:
-        """A buffer behind all values of the arena, which kernels have one after another; `finish` makes room for it."""
-        start = -(-self.arena_bytes // self._alignment) * self._alignment + offset
-        element = dtype_of(wanted.element_type)
-        assert element is not None
-        count = wanted.element_count() if elements is None else elements
-        self._scratch_end = largest(self._scratch_end, start + count * element.itemsize)
+    def _behind(self) -> Extent:
+        """Where there is nothing that a plan has put anywhere."""
+        return -(-self.arena_bytes // self._alignment) * self._alignment
+
+    def scratch_start(self, kernel: OutlinedOp, shared: Sequence[Scratch]) -> Extent:
+        """
+        Where a kernel may work: in the lowest gap between what lives while it runs, or behind that; where sizes are no numbers,
+        behind all values. Kernels are asked about in their order.
+        """
+        ends = (each.offset + _scratch_bytes(each.type, each.elements) for each in shared)
+        needed = reduce(largest, ends)
+        if isinstance(needed, Size) or isinstance(self.arena_bytes, Size):
+            return self._behind()
+        start = 0
+        for first, end in sorted(self._lives.at(kernel)):
+            if first - start >= needed:
+                break
+            start = max(start, -(-end // self._alignment) * self._alignment)
+        return start
+
+    def scratch(self, start: Extent, wanted: MemRefType, elements: Extent | None = None) -> SSAValue:
+        """A buffer for what launches of a kernel hand on to each other; `finish` makes room for it."""
+        self._scratch_end = largest(self._scratch_end, start + _scratch_bytes(wanted, elements))
         extents = () if elements is None else (elements,)
         return self._once(("scratch", start, wanted, *extents), lambda: self._in_arena(start, wanted, extents))
 
@@ -326,6 +350,30 @@ def _arena_entry(function: FuncOp, name: str) -> int | None:
     plan = function.attributes.get(ARENA)
     entry = plan.data.get(name) if isinstance(plan, DictionaryAttr) else None
     return entry.value.data if isinstance(entry, IntegerAttr) else None
+
+
+class _Lives:
+    """The ranges of an arena that are in use while an op runs; ops are asked about in their order."""
+
+    def __init__(self, function: FuncOp, storages: StorageMap, offsets: Mapping[int, Extent]) -> None:
+        self._steps = {op: step for step, op in enumerate(function.body.block.ops)}
+        self._offsets = offsets
+        self._waiting = sorted(
+            (each for each in storages.storages if each.number in offsets), key=lambda each: each.birth, reverse=True
+        )
+        self._alive: list[Storage] = []
+
+    def at(self, op: OutlinedOp) -> list[tuple[int, int]]:
+        """Half-open, in any order."""
+        step = self._steps[op]
+        while self._waiting and self._waiting[-1].birth <= step:
+            self._alive.append(self._waiting.pop())
+        self._alive = [each for each in self._alive if each.death > step]
+        starts = ((cast(int, self._offsets[each.number]), each.nbytes) for each in self._alive)
+        found = [(start, start + nbytes) for start, nbytes in starts]
+        if (place := op.workspace_offset()) is not None:
+            found.append((place, place + op.workspace_bytes()))
+        return found
 
 
 def _place_offsets(function: FuncOp) -> tuple[Sequence[Extent], Extent]:
