@@ -174,11 +174,12 @@ def _checked(wanted: dict[str, Any] | None) -> Options:
 def _backend(options: Options, original: Original) -> Any:
     backends = import_module("torch._dynamo.backends.common")
     partition: Partition = least_cut
+    tried: list[Any] = []
     if options.budget is not None:
-        partition = WithinBudget(parse_budget(options.budget), partial(_trials, options=options))
+        partition = WithinBudget(parse_budget(options.budget), partial(_trials, options=options), tried)
     return backends.aot_autograd(
-        fw_compiler=partial(compile_graph, kind="forward", options=options, original=original),
-        bw_compiler=partial(compile_graph, kind="backward", options=options, original=original),
+        fw_compiler=partial(compile_graph, kind="forward", options=options, original=original, tried=tried),
+        bw_compiler=partial(compile_graph, kind="backward", options=options, original=original, tried=tried),
         inference_compiler=partial(compile_graph, kind="inference", options=options, original=original),
         decompositions=decompositions(),
         partition_fn=partition,
@@ -193,10 +194,12 @@ def compile_graph(
     kind: str = "inference",
     options: Options = Options(),
     original: Original | None = None,
+    tried: Sequence[Any] = (),
 ) -> Callable[[list[Any]], Any]:
     """
     The function that runs a graph; it takes a list of arguments, which it empties. What is not taken is left to PyTorch
     where the `original` of the graph is given: raises LeftError, or for a backward graph gives PyTorch's own run of it.
+    Trials of graphs that were `tried` for a budget are not made again.
     """
 
     traced = graph_module
@@ -218,7 +221,7 @@ def compile_graph(
         try:
             may_leave = original is not None and kind != "backward"
             return _compile(
-                graph_module, kind, options, metas(), may_leave, parameters, regenerated, saved, visible, leave
+                graph_module, kind, options, metas(), may_leave, parameters, regenerated, saved, visible, leave, tried
             )
         except Exception as error:
             return _left(graph_module, kind, original, error)
@@ -364,6 +367,7 @@ def _compile(
     saved: int,
     visible: int | None,
     leave: Callable[[Exception], None],
+    tried: Sequence[Any],
 ) -> Callable[[list[Any]], Any]:
     started = time.perf_counter()
     api.use_openmp_threads()  # those that PyTorch's own kernels run on
@@ -392,7 +396,7 @@ def _compile(
                 imported.module.attributes[TRAINING] = UnitAttr()
             elif kind == "inference" and options.numerics != LEVELS[0]:
                 imported.module.attributes[NUMERICS] = StringAttr(options.numerics)
-            program = _program(imported, options, saved, device if on_device else None)
+            program = _program(imported, options, saved, device if on_device else None, tried)
         if on_device:
             stored = [imported.placeholders.index(each.argument) for each in imported.stored]
             recorded = Recorded(stored, parameters, visible) if options.cuda_graphs and program.native.steps else None
@@ -416,7 +420,7 @@ def _compile(
     return call
 
 
-def _program(imported: Imported, options: Options, saved: int, device: Any) -> Any:
+def _program(imported: Imported, options: Options, saved: int, device: Any, tried: Sequence[Any]) -> Any:
     """For a CUDA device, or the processor (None), or for what emulates one there."""
     if not imported.has_results:
         return NoProgram(imported.module)
@@ -431,6 +435,7 @@ def _program(imported: Imported, options: Options, saved: int, device: Any) -> A
             pipeline=options.pipeline,
             backend=options.backend,
             budget=budget,
+            tried=tried,
             tuned=options.tuned,
             whole=True,
             emulated=options.target == "emulated",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
 from importlib import import_module
+from math import inf
 from typing import Any, Protocol
 
 from fuse_opt.frontends.torch.saved_values import saved_bytes_of
+from fuse_opt.tools.compiler import api
 
 Partition = Callable[..., tuple[Any, Any]]
 """What makes the two graphs of a joint graph, its arguments, and `num_fwd_outputs`."""
@@ -26,10 +29,19 @@ def least_cut(joint: Any, arguments: Sequence[Any], **options: Any) -> tuple[Any
 
 
 class Trials(Protocol):
-    """What passes make of a graph with ever more recomputation."""
+    """What passes make of a graph at levels of recomputation: as they are, of all that loops compute, of products, too."""
 
-    def fits(self, budget: int, loops: bool) -> bool: ...
-    def likely(self) -> int: ...
+    def alive(self, level: int) -> int: ...
+    def arena(self, level: int) -> int: ...
+
+
+LOOPS, PRODUCTS = 1, 2
+"""Levels above 0, which is recomputation as the passes do it."""
+
+_FAR = 1.3
+"""By which part more may be alive than is needed, where nothing is known yet."""
+_SURE = 0.85
+"""The part of a budget that is likely to be enough where products are computed again."""
 
 
 @dataclass(frozen=True)
@@ -41,48 +53,87 @@ class _Cut:
     trials: Callable[[Any, str], Trials | None]
 
     @cached_property
-    def _trials(self) -> list[Trials]:
-        """Of the backward graph, then of the forward one, whose arena is mostly the smaller."""
-        found = (self.trials(self.graphs[number], kind) for number, kind in ((1, "backward"), (0, "forward")))
-        return [each for each in found if each is not None]
+    def tried(self) -> dict[str, Trials]:
+        """By kind: of the backward graph, then of the forward one, whose arena is mostly the smaller."""
+        found = {kind: self.trials(self.graphs[number], kind) for number, kind in ((1, "backward"), (0, "forward"))}
+        return {kind: trials for kind, trials in found.items() if trials is not None}
 
-    def fits(self, budget: int, loops: bool) -> bool:
-        """Whether what is kept and either arena fit, with `loops` where all is computed again that loops compute."""
-        return all(each.fits(budget - self.saved, loops) for each in self._trials)
+    def predicted(self, level: int, scales: Mapping[str, float]) -> float:
+        """About the bytes that are needed, without the passes behind recomputation; `scales` are arenas to what is alive."""
+        arenas = (trials.alive(level) * scales.get(kind, 1.0) for kind, trials in self.tried.items())
+        return self.saved + max(arenas, default=0.0)
 
-    def likely(self) -> int:
-        """About the least bytes that are needed, where half of the products may be computed again, too."""
-        return self.saved + max((each.likely() for each in self._trials), default=0)
+    def fits(self, level: int, budget: int, scales: dict[str, float]) -> bool:
+        """Whether what is needed is within a budget; the scales are those of these graphs then, as far as it takes to tell."""
+        for kind, trials in self.tried.items():
+            arena = trials.arena(level)
+            if alive := trials.alive(level):
+                scales[kind] = arena / alive
+            if self.saved + arena > budget:
+                return False
+        return True
 
 
 @dataclass(frozen=True)
 class WithinBudget:
     """
     The graphs that keep the most of those that fit, as passes plan their arenas, or where none does, of those that fit with more
-    recomputation of loops; if none does so, either, those that need the least, as passes may compute products again.
+    recomputation of loops; if none does so, either, those that are likely to fit, as passes may compute products again.
+
+    The less is kept, the less is needed, mostly: so cuts are halved by what is alive in their graphs, and few go through all
+    passes.
     """
 
     budget: int
     trials: Callable[[Any, str], Trials | None]
     """Of a graph of a kind; None where extents are unknown."""
+    chosen: list[Trials]
+    """Filled with those of the graphs that are given."""
 
     def __call__(self, joint: Any, arguments: Sequence[Any], **options: Any) -> tuple[Any, Any]:
-        cuts = self._cuts(joint, arguments, options)
-        for loops in (False, True):
-            if (found := next((cut for cut in cuts if cut.fits(self.budget, loops)), None)) is not None:
-                return found.graphs
-        if not cuts:
+        search = _Search(self.budget, cache(partial(self._cut, joint, arguments, options)))
+        if (cut := search.choice()) is None:
             return least_cut(joint, arguments, **options)
-        return min(cuts, key=_Cut.likely).graphs
+        self.chosen[:] = cut.tried.values()
+        return cut.graphs
 
-    def _cuts(self, joint: Any, arguments: Sequence[Any], options: dict[str, Any]) -> list[_Cut]:
-        """Those that keep no more than the budget, one for each number of bytes, the most first."""
+    def _cut(self, joint: Any, arguments: Sequence[Any], options: dict[str, Any], number: int) -> _Cut:
         config: Any = import_module("torch._functorch.config")
-        found: dict[int, _Cut] = {}
-        for share in _SHARES:
-            with config.patch(activation_memory_budget=share):
-                graphs = least_cut(deepcopy(joint), arguments, **options)
-            saved = saved_bytes_of(graphs[0], options["num_fwd_outputs"])
-            if saved <= self.budget:
-                found.setdefault(saved, _Cut(saved, graphs, self.trials))
-        return [found[saved] for saved in sorted(found, reverse=True)]
+        with config.patch(activation_memory_budget=_SHARES[number]):
+            graphs = least_cut(deepcopy(joint), arguments, **options)
+        return _Cut(saved_bytes_of(graphs[0], options["num_fwd_outputs"]), graphs, self.trials)
+
+
+@dataclass(frozen=True)
+class _Search:
+    budget: int
+    cut: Callable[[int], _Cut]
+    """By number of the share that is kept."""
+    scales: dict[str, float] = field(default_factory=dict[str, float])
+    """Arenas to what is alive, by kind of graph, as the last trials were."""
+
+    def choice(self) -> _Cut | None:
+        """None where all keep more than the budget."""
+        for level in (0, LOOPS):
+            found = api.first_that_fits(
+                len(_SHARES),
+                partial(self._is_likely, level, self.budget),
+                lambda number, level=level: self.cut(number).fits(level, self.budget, self.scales),
+                lambda number, level=level: not self.scales and self._is_likely(level, _FAR * self.budget, number),
+            )
+            if found is not None:
+                return self.cut(found)
+        asked: dict[int, float] = {}
+
+        def is_sure(number: int) -> bool:
+            cut = self.cut(number)
+            asked[number] = cut.predicted(PRODUCTS, self.scales) if cut.saved <= self.budget else inf
+            return asked[number] <= _SURE * self.budget
+
+        first = bisect_left(range(len(_SHARES)), True, key=is_sure)
+        first = first if first < len(_SHARES) else min(asked, key=asked.__getitem__)
+        return None if asked[first] == inf else self.cut(first)
+
+    def _is_likely(self, level: int, budget: float, number: int) -> bool:
+        cut = self.cut(number)
+        return cut.saved <= self.budget and cut.predicted(level, self.scales) <= budget

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -16,7 +16,7 @@ from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
 from fuse_opt.passes.recompute.stages import Run
-from fuse_opt.passes.recompute.trials import CHEAP, DEAR, Measure, Trial, Trials, arena_of, planned_arena
+from fuse_opt.passes.recompute.trials import Measure, Trial, Trials, arena_of, planned_arena
 from fuse_opt.passes.remarks import RefusedError
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -33,22 +33,27 @@ def parse_budget(text: str) -> int:
 
 
 def within_budget(
-    module: ModuleOp, passes: Sequence[ModulePass], budget: int, run: Run, measure: Measure | None = None
+    module: ModuleOp,
+    passes: Sequence[ModulePass],
+    budget: int,
+    run: Run,
+    measure: Measure | None = None,
+    known: Iterable[Trials] = (),
 ) -> list[ModulePass]:
     """
     The passes, with as little recomputation as the budget needs: as they are where that is enough, else whatever it takes of
     pointwise ops, then reductions, then products. The module is not changed. Raises RefusedError where no pass recomputes or
     plans, and OverBudget for a budget that nothing tried keeps; that says what is alive at once, and where one op alone needs
-    more, which. `measure` says how many bytes the arena of a trial has.
+    more, which. `measure` says how many bytes the arena of a trial has. Trials of the same program that are `known` go on.
     """
-    trials = Trials(module, passes, run, measure)
+    trials = next((each for each in known if each.are_of(module, passes)), None) or Trials(module, passes, run, measure)
     if (found := trials.within(budget)) is not None:
         return found.passes
-    tried = list(map(trials.of, (None, *CHEAP, *DEAR)))
-    needs = [max(map(_largest_need, functions_of(each.module)), key=lambda need: need.nbytes) for each in tried]
+    least = trials.least()
+    needs = [max(map(_largest_need, functions_of(each.module)), key=lambda need: need.nbytes) for each in trials.made()]
     if (need := min(needs, key=lambda each: each.nbytes)).nbytes > budget:
         raise _below(need, budget)
-    raise _over(trials.least(), budget)
+    raise _over(least, budget)
 
 
 class OverBudget(RefusedError):

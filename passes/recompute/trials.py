@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context as Variables
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 from fuse_opt.dialects.analysis.storage import ARENA, functions_of
 from fuse_opt.passes.decisions import Decision
 from fuse_opt.passes.decisions.steering import Recorder
+from fuse_opt.passes.recompute.first_fit import first_that_fits
 from fuse_opt.passes.recompute.rematerialize import SEARCHED, RematerializePass
 from fuse_opt.passes.recompute.stages import Choice, Run, Stage
 from fuse_opt.passes.remarks import RefusedError
@@ -26,10 +27,12 @@ _SEARCHED_PARTS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
 """Parts of a budget, and of the arena without dear recomputation, that are tried as targets of a search for what to keep."""
 _IN_PARTS = 2
 """Dear tiers of which parts are looked at."""
-_FAR = 1.6
-"""By which part more may be alive before there are kernels than the arena is then."""
+_FAR = 1.3
+"""By which part more may be alive before there are kernels than the arena is then, where nothing is known yet."""
+_NEAR = 1.25
+"""By which part more than a budget may be predicted of what is tried nevertheless."""
 _TRIED = 4
-"""Choices that are tried at most although none is likely to fit."""
+"""Choices that are tried at most for the least arena."""
 _POINTWISE = RematerializePass(slower=1e9)
 _ROWS = replace(_POINTWISE, rows=True)
 CHEAP = (_POINTWISE, _ROWS)
@@ -38,6 +41,9 @@ DEAR = tuple(replace(_ROWS, products=kept, max_ops=512) for kept in (2, 3, 4))
 """That of products, too, of which one in so many is kept."""
 _SEARCHED = replace(_ROWS, products=SEARCHED, max_ops=512)
 """That of products of which those are kept that take the least work for a target."""
+
+LEVELS = (None, CHEAP[-1], DEAR[0])
+"""Recomputation as the passes do it, of all that loops compute, and of half of the products, too."""
 
 
 Measure = Callable[[ModuleOp], int]
@@ -89,10 +95,15 @@ class Trials:
                 message = f"budget: expected a pipeline with '{needed}', got {','.join(names) or 'no passes'}"
                 raise RefusedError(message, module)
         self._whole, self._passes, self._run = Stage(module, Recorder()), list(passes), run
+        self._text = str(module)
         self._measure = planned_arena if measure is None else measure
         self._cut = names.index(RematerializePass.name)
         self._choices: dict[RematerializePass | None, Choice] = {}
         self._made: dict[object, Trial] = {}
+
+    def are_of(self, module: ModuleOp, passes: Sequence[ModulePass]) -> bool:
+        """Whether they are what one would make of the module and the passes."""
+        return self._passes == list(passes) and self._text == str(module)
 
     def of(self, tier: RematerializePass | None = None) -> Trial:
         """What the passes lead to with such recomputation, or as they are."""
@@ -104,33 +115,62 @@ class Trials:
             found = self._choices[tier] = Variables().run(self._chosen, tier)
         return found
 
-    def fits(self, budget: int, loops: bool) -> bool:
-        """Whether the arena fits as the passes are, or with `loops` where all is computed again that loops compute."""
-        tier = CHEAP[-1] if loops else None
-        return self.choice(tier).alive <= _FAR * budget and self.of(tier).arena <= budget
+    def alive(self, level: int) -> int:
+        """About the bytes that are alive at once at one of the LEVELS of recomputation."""
+        return self.choice(LEVELS[level]).alive
 
-    def likely(self) -> int:
-        """About the least arena there is, with half of the products computed again."""
-        return min(self.choice(tier).alive for tier in (CHEAP[-1], DEAR[0]))
+    def arena(self, level: int) -> int:
+        """Bytes of the arena at one of the LEVELS."""
+        return self.of(LEVELS[level]).arena
 
     def within(self, budget: int) -> Trial | None:
         """One with as little recomputation as was found whose arena fits; None where none does."""
-        if (free := self.of()).arena <= budget:
+        if self._is_near(self.choice(), budget) and (free := self.of()).arena <= budget:
             return free
-        cheap = [*CHEAP, *(replace(tier, target=int(part * budget)) for tier in CHEAP for part in _TARGETS)]
-        if (found := self._cheapest(map(self.choice, cheap), budget)) is not None:
+        if (found := self._first(_cheap(budget), budget)) is not None:
             return found
+        best: Trial | None = None
+        for tier in DEAR[:_IN_PARTS]:
+            best = self._part_within(tier, budget, best) or best
         nbytes = int(budget / self._scale(self.choice(CHEAP[-1])))
-        found = self._cheapest(map(self.choice, (*DEAR, *_searched(nbytes))), budget)
-        fitting = sorted((each for each in map(self.choice, DEAR) if self._predicted(each) <= budget), key=_seconds)
-        tiers = [tier for tier in DEAR if self.choice(tier) in fitting[:_IN_PARTS]]
-        parts = self._cheapest((part for tier in tiers for part in self._parts(tier)), budget)
-        return min((each for each in (found, parts) if each is not None), key=_seconds, default=None)
+        return self._first(_searched(nbytes), budget, best) or best
+
+    def _part_within(self, tier: RematerializePass, budget: int, best: Trial | None) -> Trial | None:
+        """As little of a dear tier as fits, if that takes less time than the best one known."""
+        if not self._is_near(self.choice(tier), budget):
+            return None
+        more = max(self.choice(tier).seconds - self.choice().seconds, 0.0)
+        return self._first([*(replace(tier, slower=part * more) for part in _PARTS), tier], budget, best)
+
+    def _first(self, tiers: Sequence[RematerializePass], budget: int, best: Trial | None = None) -> Trial | None:
+        """
+        The first that fits of tiers with ever more recomputation; None where the last one is far from it, or the first that
+        is likely to fit takes no less time than the best one known.
+        """
+        if not self._is_near(self.choice(tiers[-1]), budget):
+            return None
+
+        def fits(number: int) -> bool:
+            choice = self.choice(tiers[number])
+            return (best is None or choice.seconds < best.seconds) and self._trial(choice).arena <= budget
+
+        found = first_that_fits(
+            len(tiers),
+            lambda number: self._predicted(self.choice(tiers[number])) <= budget,
+            fits,
+            lambda number: self._is_near(self.choice(tiers[number]), budget),
+        )
+        return None if found is None else self.of(tiers[found])
 
     def least(self) -> Trial:
         """The one with the smallest arena, of those that are likely to have small ones the first."""
         likely = sorted(map(self.choice, (*CHEAP, *DEAR, *self._choices)), key=lambda each: each.alive)
-        return min((self.of(), *map(self._trial, likely[:_TRIED])), key=lambda trial: trial.arena)
+        near = [each for each in likely[:_TRIED] if each.alive <= _NEAR * likely[0].alive]
+        return min(map(self._trial, near), key=lambda trial: trial.arena)
+
+    def made(self) -> list[Trial]:
+        """All that went through the whole pipeline until now."""
+        return list(self._made.values())
 
     def front(self, points: int) -> list[Trial]:
         """
@@ -150,31 +190,15 @@ class Trials:
         more = max(self.choice(tier).seconds - self.choice().seconds, 0.0)
         return [self.choice(replace(tier, slower=part * more)) for part in _PARTS]
 
-    def _cheapest(self, choices: Iterable[Choice], budget: int) -> Trial | None:
-        """Of choices one whose arena fits, with as little time of what is computed again as was found; None without one."""
-        best: Trial | None = None
-        waiting = {choice.key: choice for choice in sorted(choices, key=lambda each: -each.seconds)}
-        tries = _TRIED
-        while waiting:
-            likely = [each for each in waiting.values() if self._predicted(each) <= budget]
-            if likely:
-                chosen = min(likely, key=_seconds)
-            elif best is None and tries:
-                tries -= 1
-                chosen = min(waiting.values(), key=lambda each: each.alive)
-            else:
-                break
-            del waiting[chosen.key]
-            if (trial := self._trial(chosen)).arena <= budget:
-                best = trial
-                waiting = {key: each for key, each in waiting.items() if each.seconds < chosen.seconds}
-        return best
-
     def _scale(self, choice: Choice) -> float:
         """By which part the arena is larger than what is alive, as far as others tell: the one with the most similar number."""
         known = [trial for trial in self._made.values() if trial.choice.alive]
         nearest = min(known, key=lambda trial: abs(trial.choice.alive - choice.alive), default=None)
         return 1.0 if nearest is None else nearest.arena / nearest.choice.alive
+
+    def _is_near(self, choice: Choice, budget: int) -> bool:
+        """Whether a choice that is not likely to fit may do so."""
+        return self._predicted(choice) <= (_NEAR if self._made else _FAR) * budget
 
     def _predicted(self, choice: Choice) -> float:
         """About what the arena will be."""
@@ -206,13 +230,14 @@ class Trials:
         return Trial(choice, made.module, made.notes.decisions, self._measure)
 
 
+def _cheap(budget: int) -> list[RematerializePass]:
+    """Ever more of what loops compute, so that no more is computed again than a budget needs."""
+    return [each for tier in CHEAP for each in (*(replace(tier, target=int(p * budget)) for p in _TARGETS), tier)]
+
+
 def _searched(nbytes: int) -> list[RematerializePass]:
     """Searches for what to keep, for ever smaller parts of so many bytes."""
     return [replace(_SEARCHED, target=int(part * nbytes)) for part in _SEARCHED_PARTS]
-
-
-def _seconds(of: Choice | Trial) -> float:
-    return of.seconds
 
 
 def undominated(points: Sequence[tuple[int, float]]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,14 @@ from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.devices.gpu_attach_device import attach_found, make_for
 from fuse_opt.passes.recompute.budget import OverBudget as OverBudget
 from fuse_opt.passes.recompute.budget import parse_budget, within_budget
+from fuse_opt.passes.recompute.first_fit import first_that_fits as first_that_fits
 from fuse_opt.passes.recompute.trials import Trials
 from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
 from fuse_opt.runtime.device.driver import device_problem, open_device
 from fuse_opt.runtime.growing import GrowingCaches
 from fuse_opt.runtime.stored_arrays import PatternError as PatternError
 from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table, with_tuned
-from fuse_opt.tools.compiler.builders import Backend, arena_bytes, builder, has_c_compiler, require_c_compiler
+from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, measure_of_arenas, require_c_compiler
 from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram, GrowingProgram, growing_caches
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.located import Source, located
@@ -116,6 +117,7 @@ def compile(
     poison: bool = False,
     whole: bool = False,
     budget: str | int | None = None,
+    tried: Iterable[Trials] = (),
     expect: str | Sequence[Expectation] | None = None,
     tuned: str | Path | None = None,
     emulated: bool = False,
@@ -136,7 +138,7 @@ def compile(
     (`native.bind`); it cannot be called. With `emulated`, too, its kernels are compiled for the CPU (g++): slow, to find errors.
 
     With a `budget`, bytes or a text such as "64MiB", values are computed again as far as its arena needs it; raises InputError
-    where nothing that is tried keeps it.
+    where nothing that is tried keeps it. What `trials` has `tried` of the same program is not tried again.
 
     What the passes make of the function is compared with `expect`, such as "kernels<=7, arena<=14MiB, copies=0"; raises
     InputError where it is something else, with remarks that explain it as notes.
@@ -170,6 +172,7 @@ def compile(
         poison=poison,
         whole=whole,
         budget=most,
+        tried=tried,
         expected=wanted,
         emulated=emulated,
         device=number,
@@ -256,7 +259,7 @@ def trials(
         run_pipeline(module, (), make_context())
         make_for(module, "cpu")
         freeze_arguments(entry_function(module, function), frozenset())
-        return Trials(module, passes, run, partial(arena_bytes, "cpu", function))
+        return Trials(module, passes, run, measure_of_arenas("cpu", function))
 
 
 def _all_passes(
@@ -377,6 +380,7 @@ def _backend(
     poison: bool,
     whole: bool,
     budget: int | None,
+    tried: Iterable[Trials],
     expected: Sequence[Expectation],
     emulated: bool,
     device: int | None,
@@ -386,7 +390,7 @@ def _backend(
         if budget is not None:
             run_pipeline(module, (), make_context())  # which verifies it, as trials do not
             run = partial(run_pipeline, ctx=make_context(), verify=False)
-            passes = within_budget(module, passes, budget, run, partial(arena_bytes, target, function))
+            passes = within_budget(module, passes, budget, run, measure_of_arenas(target, function), tried)
         with checked(module, expected, entry_function(module, function)) if passes or expected else nullcontext():
             run_pipeline(module, passes, make_context())
         if target == "reference":

@@ -56,15 +56,17 @@ def builder(
     return _poisoned() if poison else _cpu()
 
 
-def arena_bytes(target: str, function: str | None, module: ModuleOp) -> int:
-    """Bytes of the arena of a program, with what its kernels work in: that is known when there are loops."""
+def measure_of_arenas(target: str, function: str | None) -> Callable[[ModuleOp], int]:
+    """Says of programs how many bytes their arenas have, with what kernels work in: that is known when there are loops."""
+    from fuse_opt.lowering.convert.arena_size import ArenaSizes
+    from fuse_opt.lowering.convert.convert_fused_to_gpu import ConvertFusedToGpuPass
     from fuse_opt.lowering.emit.lower import lowered_record
+    from fuse_opt.lowering.emit.program_builder import program_function
 
     if target == "cuda":
-        from fuse_opt.lowering.convert.convert_fused_to_gpu import ConvertFusedToGpuPass as Conversion
-    else:
-        from fuse_opt.lowering.convert.convert_fused_to_loops import ConvertFusedToLoopsPass as Conversion
-    return lowered_record(module, function, Conversion()).arena_bytes
+        return lambda module: lowered_record(module, function, ConvertFusedToGpuPass()).arena_bytes
+    known = ArenaSizes()
+    return lambda module: known.of(module, lambda lowered: program_function(lowered, function))
 
 
 def _cpu() -> Builder:

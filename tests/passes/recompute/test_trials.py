@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.passes.decisions import format_decisions, record_decisions
+from fuse_opt.passes.recompute.budget import within_budget
 from fuse_opt.passes.recompute.trials import CHEAP, DEAR, Trials
 from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
@@ -53,3 +54,14 @@ def test_few_trials_go_through_all_passes() -> None:
     points = [(trial.arena, trial.seconds) for trial in front]
     assert 3 <= len(points) <= 5 and points == sorted(points, key=lambda point: -point[0])
     assert [seconds for _, seconds in points] == sorted({seconds for _, seconds in points})
+
+
+def test_known_trials_go_on() -> None:
+    source = parse(gradient(4))
+    passes, runs = make_passes(None), Runs("plan-memory")
+    trials = Trials(source, passes, runs)
+    budget = trials.of().arena
+    assert within_budget(source, passes, budget, runs, known=[Trials(parse(gradient(3)), passes, runs), trials])
+    assert runs.count == 1
+    within_budget(source, passes, budget, runs)
+    assert runs.count == 2
