@@ -82,6 +82,23 @@ FO_FN void fo_rows_bf16(long rows, long k, const {unsigned short|signed char|uns
     {unsigned short|signed char|unsigned char} *to, long to_at, long to_step) {
   enum { group = {2|4|4} };
   from += at, to += to_at;
+#if defined(__AVX512BW__) && defined(__GNUC__) && !defined(__clang__)
+  if (column == 1) {
+    typedef char fo_line __attribute__((vector_size(64), aligned(1), may_alias));
+    const long bytes = k * (long)sizeof *from, left = bytes % 64, last = (left + 3) / 4 * 4;
+    for (long i = 0; i < rows; i++, from += row, to += to_step) {
+      const char *source = (const char *)from;
+      char *target = (char *)to;
+      long p = 0;
+      for (; p + 64 <= bytes; p += 64) *(fo_line *)(target + p) = *(const fo_line *)(source + p);
+      if (left) {
+        const fo_line rest = (fo_line)__builtin_ia32_loaddquqi512_mask((const void *)(source + p), (fo_line){0}, (1ul << left) - 1);
+        __builtin_ia32_storedquqi512_mask((void *)(target + p), rest, last < 64 ? (1ul << last) - 1 : ~0ul);
+      }
+    }
+    return;
+  }
+#endif
   const long turned = row == 1 && column != 1 ? rows / 16 * 16 : 0, whole = k / 16 * 16;
   for (long i = 0; i < turned; i += 16)
     for (long p = 0; p < whole; p += 16)

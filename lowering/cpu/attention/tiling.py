@@ -11,8 +11,9 @@ from fuse_opt.dialects.analysis.contractions.product_copies import DEPTH
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.dialects.types.size import Extent
+from fuse_opt.lowering.cpu.matmul.tile_copies import CROWDED_BYTES
 from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, RATE, REGISTERS
-from fuse_opt.lowering.cpu.matmul.tiling import CROWDED_BYTES, FEWEST_TASKS, depth_blocks
+from fuse_opt.lowering.cpu.matmul.tiling import FEWEST_TASKS, depth_blocks
 
 PADDING = 16
 """Elements between rows of scores, so that they lie in different sets of a cache."""

@@ -35,6 +35,7 @@ from fuse_opt.lowering.cpu.matmul.operand_copy import OperandCopy
 from fuse_opt.lowering.cpu.matmul.product_sums import Columns, ProductSums, Rows
 from fuse_opt.lowering.cpu.matmul.row_tiles import either
 from fuse_opt.lowering.cpu.matmul.tile_calls import TileBlock, TileCalls
+from fuse_opt.lowering.cpu.matmul.tile_copies import FEWEST_PANELS
 from fuse_opt.lowering.cpu.matmul.tiling import LEAST_STRETCH, Tiling, choose_tiling
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, operand_pass
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory, part_bounds, task_parts
@@ -81,7 +82,9 @@ class _ProductLoops:
         body = _Tiles(self, root, root.block.args)
         bounds = root.block.args[-2], root.block.args[-1]
         if self.tiling.spans_tasks(prod(self.of.batch)):
-            parts = self.of.columns // LEAST_STRETCH if self.tiling.tiles == 1 else FEWEST_COPYING
+            parts = FEWEST_PANELS if self.tiling.copies_tiles else FEWEST_COPYING
+            if self.tiling.depth_first and self.tiling.tiles == 1:
+                parts = self.of.columns // LEAST_STRETCH
             tasks, least = (self.tiling.panels,), -(-self.tiling.panels // max(1, parts))
             count_loop(
                 root,
@@ -116,7 +119,7 @@ class _Tiles:
             arguments[sources[o.value]] if o.value in sources else None for o in (product.lhs, product.rhs)
         ]
         self.sums = ProductSums(product, self.arithmetic.sums, tiling, self.calls.rows, build.memory, root)
-        self.left, self.right = self._copies(tiling.block * tiling.most_rows)
+        self.left, self.right = self._copies(tiling.most_rows * (1 if tiling.copies_tiles else tiling.block))
         self.asks = self._asks()
 
     def _registers(self) -> SSAValue | None:
@@ -134,7 +137,7 @@ class _Tiles:
             self.root.call_for_effect("fo_matrix_end", [flat_memory(self.root, self.calls.registers)])
 
     def _copies(self, rows: int) -> tuple[OperandCopy | None, OperandCopy | None]:
-        """Of a block of so many rows of the left operand, and of a panel of the right one."""
+        """Of so many rows of the left operand, and of a panel of the right one."""
         tiling, group = self.tiling, self.arithmetic.group
         left = right = None
         if tiling.copied_depth:
@@ -171,7 +174,7 @@ class _Tiles:
         first, last = (self.calls.rows.first_row(task, tile) for tile in tiles)
         rows = Rows(tiles, first, task.add(arith.SubiOp(last, first)))
         left = self._operand(task, 0, product.lhs).moved(task, first, self.root.index_constant(0))
-        if self.left is not None and not tiling.depth_first:
+        if self.left is not None and not (tiling.depth_first or tiling.copies_tiles):
             left = self.left.rows(task, left, rows.count, self.root.index_constant(of.depth))
         right = self._operand(task, 1, product.rhs)
         if tiling.depth_first:
@@ -225,7 +228,14 @@ class _Tiles:
             source = self._right_from(scope, right, zero, columns.first)
             copies.panel(scope, source, depth, columns.count, number(scope, panel))
 
-        def panel_of(scope: Scope, tile: SSAValue, panel: SSAValue) -> None:
+        def tile_of(scope: Scope, tile: SSAValue) -> None:
+            part = left
+            if self.left is not None and self.tiling.copies_tiles:
+                row = scope.add(arith.SubiOp(self.calls.rows.first_row(scope, tile), rows.first))
+                part = self.left.rows(scope, left.moved(scope, row, zero), self.calls.rows.rows(scope, tile), depth)
+            count_loop(scope, "panel", panels, lambda inner, panel: panel_of(inner, tile, panel, part))
+
+        def panel_of(scope: Scope, tile: SSAValue, panel: SSAValue, left: Source) -> None:
             columns = self._columns(scope, panel, panels[0])
             if copies is None:
                 source = self._right_from(scope, right, zero, columns.first)
@@ -233,14 +243,12 @@ class _Tiles:
                 source = copies.of_number(scope, number(scope, panel))
             assert isinstance(left, Matrix) and isinstance(source, Matrix)  # what is computed has a copy
             block = self._block(scope, columns, rows, left, source, depth, zero)
+            block = replace(block, has_tile=self.tiling.copies_tiles)
             self.calls.over_panel(scope, tile, rows.first, block)
 
         if copies is not None:
             count_loop(task, "panel", panels, lambda scope, panel: copy(scope, panel, copies))
-        count_loop(
-            task, "tile", rows.tiles,
-            lambda outer, tile: count_loop(outer, "panel", panels, lambda s, panel: panel_of(s, tile, panel)),
-        )  # fmt: skip
+        count_loop(task, "tile", rows.tiles, tile_of)
 
     def _panel(self, scope: Scope, panel: SSAValue, first: SSAValue, rows: Rows, left: Source, right: Source) -> None:
         """A panel, block by block of the contracted dimension."""

@@ -37,6 +37,8 @@ class TileBlock:
     """Whether the panel is the last one."""
     copy: Matrix | None = None
     """Where the first tile leaves the panel, for those after it."""
+    has_tile: bool = False
+    """Whether `left` has the rows of one tile."""
     is_alone: bool = False
     """Whether `out` has the sums of one tile at a time."""
     finish: Callable[[Scope, SSAValue], None] | None = None
@@ -153,7 +155,7 @@ class TileCalls:
         arguments = [
             block.depth,
             flat_memory(root, left.memory),
-            left.place(scope, row, zero),
+            left.place(scope, zero if block.has_tile else row, zero),
             root.index_constant(left.column if transposed else left.row),
             flat_memory(root, right.memory),
             right.place(scope, zero, column),

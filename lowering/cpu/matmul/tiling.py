@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
+from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.dialects.analysis.contractions.product_copies import (
     BLOCK_ROWS,
     COPY_BYTES,
@@ -22,6 +23,13 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
+from fuse_opt.lowering.cpu.matmul.tile_copies import (
+    CROWDED_BYTES,
+    TALL_BLOCK_ROWS,
+    copies_tiles,
+    panels_of_copies,
+    tiles_of_block,
+)
 from fuse_opt.lowering.cpu.matmul.tile_shapes import (
     TileShape,
     best_shape,
@@ -84,12 +92,8 @@ DEEP_SUMS_BYTES = 256 << 10
 """Of the sums of these panels, which each block adds to."""
 SHORTEST_BLOCK = 64
 """Rows of a block at least, where there are more of them for more tasks."""
-TALL_BLOCK_ROWS = 1344
-"""Of a block of rows with few columns."""
 NEAR_BYTES = 1 << 20
 """Of an operand that second caches hold: a tile's rows of a transposed left one, side by side there, are read where they lie."""
-CROWDED_BYTES = 1024
-"""Rows at a multiple of this distance compete for a few sets of a first cache."""
 CROWD = 9
 """Rows of a tile that are too many for such a set."""
 
@@ -137,14 +141,20 @@ class Tiling:
     Whether a tile's rows meet all panels of a task before the next ones do: of a right operand that first caches hold, so that
     rows of the result are stored whole.
     """
+    copies_tiles: bool = False
+    """Whether the rows of a tile, not those of a block, are copied at a time, before they meet all panels of a task."""
     rows: Extent | None = None
     """All rows, where they are a size: then heights follow from it at the call, and are `height` at most."""
     few_rows: int = 0
     """Rows of such a call for which the right operand is read where it lies, though otherwise it is copied."""
 
     def spans_tasks(self, batch: int) -> bool:
-        """Whether panels are tasks, and some that a thread has next to each other take turns at each block of depth."""
-        return self.depth_first and not self.copied_depth and batch == 1
+        """
+        Whether panels are tasks, and some that a thread has next to each other take turns at each block of depth, or at each
+        tile's copy of rows.
+        """
+        is_row = self.depth_first and not self.copied_depth
+        return batch == 1 and (is_row or (self.copies_tiles and self.row_blocks == 1))
 
     @property
     def most_rows(self) -> int:
@@ -165,10 +175,10 @@ class Tiling:
         return -(-self.panels // self.panels_at_a_time)
 
 
-def depth_blocks(depth: int, longest: int = DEPTH) -> int:
-    """How long the blocks of a contracted dimension are: about equal ones."""
+def depth_blocks(depth: int, longest: int = DEPTH, multiple: int = 16) -> int:
+    """How long the blocks of a contracted dimension are: about equal ones, multiples of a number."""
     block = -(-depth // -(-depth // longest))
-    return min(-(-block // 16) * 16, depth)
+    return min(-(-block // multiple) * multiple, depth)
 
 
 def choose_tiling(
@@ -200,19 +210,23 @@ def choose_tiling(
     copied = _copied_depth(product, height, taller, stored, along_depth)
     if converts or computed[0] or (group > 1 and (product.lhs[-1] != 1 or product.depth % group)):
         copied = product.depth
+    if by_tiles := not computed[0] and copies_tiles(product, group, stored):
+        copied = product.depth
     block = max(1, min(_block_rows(product, stored) // max(height, 1), shape.tiles))
     is_plain = not (computed[1] or along_depth or shape.pads or (arithmetic is not None and arithmetic.is_narrow))
     turns = converts or computed[0] or product.lhs[-1] != 1
     longest = _longest_dots(product.rows) if along_depth else _longest_block(product, itemsize, turns)
     if group > 1:
-        longest = GROUP_DEPTH * group
-    depth = depth_blocks(product.depth, longest)
+        longest = product.depth if by_tiles else GROUP_DEPTH * group
+    depth = depth_blocks(product.depth, longest, LANE_BYTES // stored if group > 1 else 16)
     if computed[1] and group == 1 and product.rows <= FEW_ROWS:
         depth = min(depth, depth_blocks(product.depth, max(COMPUTED_BYTES // (width * itemsize), 16)))
     transposed = product.lhs[-1] != 1 and product.depth > 1
     if copied and (transposed or product.depth * stored > LONGEST_COPY):
         copied = depth
-    if copied:
+    if by_tiles:
+        block = tiles_of_block(shape.tiles, height, panels)
+    elif copied:
         block = max(1, min(block, COPY_BYTES // max((height + (taller > 0)) * copied * stored, 1)))
     found = Tiling(
         along_depth,
@@ -233,6 +247,7 @@ def choose_tiling(
         packs and is_plain and side_by_side,
         0 < copied < product.depth
         or (product.rows == 1 and side_by_side and is_plain and not (packs or copied) and depth < product.depth),
+        copies_tiles=by_tiles,
     )
     goes_along = product.rows > NEAR_ROWS and not (along_depth or packs or copied or found.depth_first)
     is_near = group == 1 and depth == product.depth and product.depth * product.columns * itemsize <= NEAR_RIGHT
@@ -257,8 +272,10 @@ def _in_groups_of_panels(product: Contraction, tiling: Tiling, arithmetic: Arith
     Of a product of narrow elements: a task's panels are copied first, and each tile's rows meet all of them, as parts of lines
     of the result that are stored at a time are then joined in a first cache (measured: 0.87 to 1.06 of the time, 0.94 mostly).
     """
-    some = _panels_at_a_time(product, tiling, arithmetic.sums.itemsize)
     panel = tiling.most_columns * (product.depth + arithmetic.group) * arithmetic.right.itemsize * arithmetic.room
+    if tiling.copies_tiles:
+        return replace(tiling, panels_at_a_time=panels_of_copies(tiling.panels, panel), rows_first=True)
+    some = _panels_at_a_time(product, tiling, arithmetic.sums.itemsize)
     if not tiling.copied_depth:
         some = max(min(some, COPY_BYTES // panel), 1)
     return replace(tiling, panels_at_a_time=some, rows_first=1 < some <= COPY_BYTES // panel)
@@ -354,7 +371,7 @@ def _panels_at_a_time(product: Contraction, tiling: Tiling, itemsize: int) -> in
     operations = estimate(product.operations) // (blocks * TASK_OPERATIONS)
     fewest = FEWEST_COPYING if tiling.copied_depth else FEWEST_TASKS
     wanted = min(tiling.panels, -(-fewest // blocks), max(operations, 1))
-    if tiling.spans_tasks(prod(product.batch)):
+    if tiling.spans_tasks(prod(product.batch)):  # a single row
         return max(1, ROW_SUMS_BYTES // (tiling.most_columns * itemsize))
     if tiling.depth_first:
         wanted = max(wanted, -(-tiling.panels // PANELS_OF_COPY))

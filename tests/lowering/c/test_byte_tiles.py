@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from c_printing import build_helpers
+from guard_pages import guarded, needs_guard_pages
 from lowered_programs import needs_compiler
 
 Array = np.ndarray[Any, Any]
@@ -80,6 +81,33 @@ def test_every_build_gives_exact_sums(
         wanted = 2 * x[:many, :depth].astype(np.int64) @ w.astype(np.int64)
         np.testing.assert_array_equal(sums[1:-1], wanted)
         np.testing.assert_array_equal(sums[[0, -1]], around)
+
+
+_COPY = """
+void copy(long k, const signed char *from, long row, signed char *to, long step) {
+  fo_rows_i8(3, k, from, 0, row, 1, to, 0, step);
+}
+"""
+
+
+@needs_compiler
+@needs_guard_pages
+def test_copies_of_rows_end_where_their_last_group_does(tmp_path: Path) -> None:
+    """With zeros behind every length up to two lines, read from where memory ends, and written to where it does."""
+    library = build_helpers(["fo_rows_i8"], _COPY, "cc", MACHINES["native"], tmp_path)
+    rng = np.random.default_rng(13)
+    for depth in range(1, 131):
+        wanted: Array = np.zeros((3, -(-depth // 4) * 4), np.int8)
+        wanted[:, :depth] = rng.integers(-128, 128, (3, depth))
+        with guarded() as allocate:
+            given, to = (
+                allocate(np.ascontiguousarray(each), at_end=True) for each in (wanted[:, :depth], np.ones_like(wanted))
+            )
+            places = [ctypes.c_void_p(each.ctypes.data) for each in (given, to)]
+            steps = [ctypes.c_long(each) for each in (depth, depth, wanted.shape[1])]
+            library.copy(steps[0], places[0], steps[1], places[1], steps[2])
+            np.testing.assert_array_equal(to, wanted)
+            del given, to
 
 
 _PAIRS = """

@@ -132,10 +132,43 @@ def test_the_rows_of_a_tile_meet_several_panels(pipeline: Sequence[str] | None, 
     """Of which the last one is narrower, in tasks of which the last one has fewer; rows of the result are no whole lines."""
     case = Narrow((66, 129, 1125), types, (False, True))
     program = case.compile(pipeline)
-    assert re.search(r"fo_panel_\w+\(.*\(panel_\d+ - v\d+\) \* \d+", program.source), (
+    assert re.search(r"fo_panel_\w+\(.*\(panel_\d+ - (v\d+|first)\) \* \d+", program.source), (
         "panels of a task lie side by side"
     )
     np.testing.assert_allclose(wide(program(*case.arguments())), case.exact(), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.sampled(3)
+@needs_compiler
+@pytest.mark.parametrize("kind", [("ui8", "i8", "i32"), ("i8", "i8", "i32"), ("bf16", "bf16", "f32")])
+@pytest.mark.parametrize("extents", [(75, 385, 200), (66, 1537, 33), (1400, 65, 17), (40, 1024, 96), (13, 131, 900)])
+def test_rows_that_are_no_whole_lines_are_copied_tile_by_tile(
+    kind: tuple[str, str, str], extents: tuple[int, int, int]
+) -> None:
+    """Those that would evict each other, too; with panels that are tasks, or blocks of rows, and weights that are packed."""
+    for transposed in (False, True):
+        case = Narrow(extents, kind, (False, transposed))
+        program = case.compile(FAST if kind[0] == "bf16" else None)
+        x, w = case.arguments()
+        assert re.search(r"for \(long tile[^\n]*\n(?!\s*for)[^}]*fo_rows_\w+\(", program.source)
+        results = by_threads(partial(program, x, w))
+        np.testing.assert_allclose(wide(results[0]), case.exact(), rtol=1e-4, atol=1e-3)
+        for result in results[1:]:
+            np.testing.assert_array_equal(result, results[0])
+        program.freeze({1: w})
+        np.testing.assert_array_equal(program(x), results[0])
+
+
+@needs_compiler
+def test_every_product_of_a_batch_has_copies_of_its_rows() -> None:
+    text = """
+func.func @main(%x: tensor<3x70x77xui8>, %w: tensor<3x77x41xi8>) -> tensor<3x70x41xi32> {
+  %p = graph.matmul %x, %w {dtype = i32} : (tensor<3x70x77xui8>, tensor<3x77x41xi8>) -> tensor<3x70x41xi32>
+  func.return %p : tensor<3x70x41xi32>
+}"""
+    rng = np.random.default_rng(8)
+    x, w = rng.integers(0, 256, (3, 70, 77)).astype(np.uint8), rng.integers(-128, 128, (3, 77, 41)).astype(np.int8)
+    np.testing.assert_array_equal(fuse_opt.compile(text)(x, w), x.astype(np.int32) @ w.astype(np.int32))
 
 
 @needs_compiler
@@ -151,7 +184,11 @@ def test_nothing_beside_operands_and_results_is_touched() -> None:
     rng = random.Random(3)
     kinds = [("bf16", "bf16", "bf16"), ("f16", "f16", "f16"), ("i8", "i8", "i32"), ("ui8", "i8", "i32")]
     for number in range(10):
-        extents = rng.choice((1, 5, 14, 33)), rng.choice((1, 2, 3, 7, 64, 301)), rng.choice((1, 3, 16, 33, 65, 130))
+        extents = (
+            rng.choice((1, 5, 14, 33, 70)),
+            rng.choice((1, 2, 3, 7, 64, 131, 301)),
+            rng.choice((1, 3, 16, 33, 65, 130)),
+        )
         case = Narrow(extents, kinds[number % 4], (rng.random() < 0.4, rng.random() < 0.4))
         program, arguments = case.compile(FAST if number % 8 > 3 else None), case.arguments()
         wanted = case.exact()
