@@ -1,6 +1,6 @@
 """Generated products beside those of NumPy and, where installed, PyTorch, ONNX Runtime and XLA.
 
-    python benchmarks/products.py [--threads N] [--only TEXT ...] [--odd]
+    python benchmarks/products.py [--threads N] [--only TEXT ...] [--odd [ELEMENT ...]]
 
 With several threads each has a process of its own, which is stopped while another has its turn.
 
@@ -9,7 +9,8 @@ one thread and of passed time with several; `NAME/ours` is the median of the rat
 are given both operands, and `ORT/frozen` that for a right operand that is a weight, which ONNX Runtime and we pack before. Small
 products are many in one call. Whose values are wrong is left out, and named.
 Operands and results begin at cache lines, for everyone (results at other places cost products of bytes up to 8 %, f32 2 %).
-What a person set for BLAS libraries is used, and printed. `--odd` measures ours at odd extents beside even neighbours instead.
+What a person set for BLAS libraries is used, and printed. `--odd` measures ours at odd extents beside even neighbours instead, of
+f32 or of the element types that are named (bf16 with fast math).
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ def row(shape: Any, found: dict[str, Timer], left_out: Sequence[str]) -> str:
     return f"{shape!s:30} {figures}  {'  '.join(ends)}{wrongs}"
 
 
-def odd_extents() -> list[tuple[Any, Any]]:
-    """Products of odd extents, each with one of even extents near to it."""
+def odd_extents(elements: Sequence[str]) -> list[tuple[Any, Any]]:
+    """Products of odd extents, each with one of even extents near to it, for each element type."""
     from product_peers import Shape
 
     found = [
@@ -113,7 +114,12 @@ def odd_extents() -> list[tuple[Any, Any]]:
     for _ in range(6):
         even = [int(n) * 16 for n in rng.integers(3, 60, 3)]
         found.append(((even[0], even[1], even[2]), (even[0] + 1, even[1] + 3, even[2] - 3)))
-    return [(Shape(1, *even, turned), Shape(1, *odd, turned)) for even, odd in found for turned in (False, True)]
+    return [
+        (Shape(1, *even, turned, element), Shape(1, *odd, turned, element))
+        for element in elements
+        for even, odd in found
+        for turned in (False, True)
+    ]
 
 
 def odd_row(even: Any, odd: Any, clock: Callable[[], float]) -> tuple[str, float]:
@@ -121,7 +127,7 @@ def odd_row(even: Any, odd: Any, clock: Callable[[], float]) -> tuple[str, float
     from product_peers import own_call
 
     pair = (even, odd)
-    calls = [own_call(shape, *shape.operands()) for shape in pair]
+    calls = [own_call(shape, *shape.operands(), fast=shape.element == "bf16") for shape in pair]
     times = measure([timed(call, clock) for call in calls], even.operations)
     rates = [shape.operations / times[:, number] / 1e9 for number, shape in enumerate(pair)]
     ratio = float(np.median(rates[1] / rates[0]))
@@ -133,7 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=[""], help="rows whose shape has one of these texts")
     parser.add_argument("--threads", type=int, default=1, help="of everyone")
-    parser.add_argument("--odd", action="store_true", help="odd extents beside even ones")
+    parser.add_argument("--odd", nargs="*", metavar="ELEMENT", help="odd extents beside even ones")
     parser.add_argument(FLAG, help=argparse.SUPPRESS)
     options = parser.parse_args()
     wanted: dict[str, str] = {name: str(options.threads) for name in THREADS}
@@ -145,13 +151,15 @@ def main() -> None:
     if options.serve is None:
         print("environment:", " ".join(f"{name}={value}" for name, value in sorted(settings.items())))
     clock = time.process_time if options.threads == 1 else time.perf_counter
-    if options.odd:
+    if options.odd is not None:
         ratios: list[float] = []
-        for even, odd in odd_extents():
-            line, ratio = odd_row(even, odd, clock)
-            print(line, flush=True)
-            ratios.append(ratio)
-        print(f"odd/even: least {min(ratios):.2f}, median {np.median(ratios):.2f}")
+        for even, odd in odd_extents(options.odd or ["f32"]):
+            if any(text in str(even) or text in str(odd) for text in options.only):
+                line, ratio = odd_row(even, odd, clock)
+                print(line, flush=True)
+                ratios.append(ratio)
+        if ratios:
+            print(f"odd/even: least {min(ratios):.2f}, median {np.median(ratios):.2f}")
         return
     from product_peers import makers, right_call
 
