@@ -20,7 +20,12 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
 from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
-from fuse_opt.dialects.analysis.contractions.product_copies import FEW_ROWS, FEW_TRANSPOSED, FEWEST_COPYING
+from fuse_opt.dialects.analysis.contractions.product_copies import (
+    FEW_ROWS,
+    FEW_TRANSPOSED,
+    FEWEST_COPYING,
+    FEWEST_TASKS,
+)
 from fuse_opt.dialects.analysis.contractions.products import Product, product_of
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
@@ -82,8 +87,10 @@ class _ProductLoops:
         body = _Tiles(self, root, root.block.args)
         bounds = root.block.args[-2], root.block.args[-1]
         if self.tiling.spans_tasks(prod(self.of.batch)):
-            parts = FEWEST_PANELS if self.tiling.copies_tiles else FEWEST_COPYING
-            if self.tiling.depth_first and self.tiling.tiles == 1:
+            parts = FEWEST_COPYING
+            if self.tiling.panels_are_tasks:
+                parts = FEWEST_PANELS if self.tiling.copies_tiles else FEWEST_TASKS
+            elif self.tiling.tiles == 1:
                 parts = self.of.columns // LEAST_STRETCH
             tasks, least = (self.tiling.panels,), -(-self.tiling.panels // max(1, parts))
             count_loop(

@@ -90,6 +90,8 @@ DEEP_BYTES = 512 << 10
 and 4,096 elements are 1.14 to 1.29 times as fast where each block of depth meets several panels (measured)."""
 DEEP_SUMS_BYTES = 256 << 10
 """Of the sums of these panels, which each block adds to."""
+FEWEST_TILES = 12
+"""That read panels of narrow elements often enough: those of fewer do so while a first cache has what was copied."""
 SHORTEST_BLOCK = 64
 """Rows of a block at least, where there are more of them for more tasks."""
 NEAR_BYTES = 1 << 20
@@ -143,6 +145,8 @@ class Tiling:
     """
     copies_tiles: bool = False
     """Whether the rows of a tile, not those of a block, are copied at a time, before they meet all panels of a task."""
+    panels_are_tasks: bool = False
+    """Whether panels are tasks, as many of which as a second cache holds a tile's rows meet, of those that a thread has."""
     rows: Extent | None = None
     """All rows, where they are a size: then heights follow from it at the call, and are `height` at most."""
     few_rows: int = 0
@@ -151,10 +155,9 @@ class Tiling:
     def spans_tasks(self, batch: int) -> bool:
         """
         Whether panels are tasks, and some that a thread has next to each other take turns at each block of depth, or at each
-        tile's copy of rows.
+        tile's rows.
         """
-        is_row = self.depth_first and not self.copied_depth
-        return batch == 1 and (is_row or (self.copies_tiles and self.row_blocks == 1))
+        return self.panels_are_tasks or (self.depth_first and not self.copied_depth and batch == 1)
 
     @property
     def most_rows(self) -> int:
@@ -273,8 +276,10 @@ def _in_groups_of_panels(product: Contraction, tiling: Tiling, arithmetic: Arith
     of the result that are stored at a time are then joined in a first cache (measured: 0.87 to 1.06 of the time, 0.94 mostly).
     """
     panel = tiling.most_columns * (product.depth + arithmetic.group) * arithmetic.right.itemsize * arithmetic.room
-    if tiling.copies_tiles:
-        return replace(tiling, panels_at_a_time=panels_of_copies(tiling.panels, panel), rows_first=True)
+    is_block = tiling.row_blocks == 1 and prod(product.batch) == 1
+    if tiling.copies_tiles or (is_block and not tiling.copied_depth and tiling.tiles >= FEWEST_TILES):
+        some = panels_of_copies(tiling.panels, panel)
+        return replace(tiling, panels_at_a_time=some, rows_first=True, panels_are_tasks=is_block)
     some = _panels_at_a_time(product, tiling, arithmetic.sums.itemsize)
     if not tiling.copied_depth:
         some = max(min(some, COPY_BYTES // panel), 1)

@@ -138,6 +138,19 @@ def test_the_rows_of_a_tile_meet_several_panels(pipeline: Sequence[str] | None, 
     np.testing.assert_allclose(wide(program(*case.arguments())), case.exact(), rtol=1e-4, atol=1e-3)
 
 
+@needs_compiler
+@pytest.mark.parametrize("kind", [("i8", "i8", "i32"), ("bf16", "bf16", "f32")])
+def test_panels_that_are_tasks(kind: tuple[str, str, str]) -> None:
+    """Of many rows, that are whole lines: each thread has some panels, which are more than a cache holds, or fewer."""
+    case = Narrow((400, 128 if kind[0] == "i8" else 192, 1650), kind, (False, False))
+    program = case.compile(FAST if kind[0] == "bf16" else None)
+    assert re.search(r"for \(long first = begin; first < end;", program.source)
+    results = by_threads(partial(program, *case.arguments()))
+    np.testing.assert_allclose(wide(results[0]), case.exact(), rtol=1e-4, atol=1e-3)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
 @pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("kind", [("ui8", "i8", "i32"), ("i8", "i8", "i32"), ("bf16", "bf16", "f32")])
