@@ -91,10 +91,12 @@ class Results(ABC):
 
     def _own_results(self) -> list[int]:
         """The numbers of those results that the program writes to tensors of their own."""
-        results = enumerate(zip(self.imported.buffers, self.program.results, strict=True))
+        pairs = zip(
+            self.imported.buffers, self.program.results, strict=False
+        )  # a program has a result, be it of nobody
         return [
             number
-            for number, (buffer, result) in results
+            for number, (buffer, result) in enumerate(pairs)
             if not buffer.foreign and not result.copied and not self._is_in_argument(number)
         ]
 
