@@ -76,6 +76,7 @@ from fuse_opt.dialects.types.dtypes import (
     DType,
     dtype_of,
 )
+from fuse_opt.dialects.types.extents import is_decided
 
 Shape = tuple[int, ...]
 
@@ -486,7 +487,7 @@ class _Writer:
         fitting = [value for value in same if shape(value) == extents]
         if fitting and self.rng.random() < 0.8:
             return self.rng.choice(fitting)
-        larger = [value for value in same if prod(extents) <= prod(shape(value)) <= LARGEST]
+        larger = [value for value in same if _is_larger(prod(shape(value)), prod(extents))]
         if larger and self.rng.random() < 0.7:
             return self._part(self.rng.choice(larger[-6:]), extents)
         single = [value for value in same if prod(shape(value)) == 1 and len(shape(value)) <= len(extents)]
@@ -525,6 +526,11 @@ class _Writer:
         marks = [["graph.donated"] * d + ["graph.frozen"] * f for d, f in zip(donated, frozen, strict=True)]
         attributes = ArrayAttr([DictionaryAttr(dict.fromkeys(names, UnitAttr())) for names in marks])
         return ModuleOp([FuncOp("main", types, Region(self.block), arg_attrs=attributes)])
+
+
+def _is_larger(count: int, wanted: int) -> bool:
+    """Whether the first elements of so many are those that are wanted, whatever sizes are."""
+    return is_decided(lambda: wanted <= count <= LARGEST)
 
 
 class _DenseWriter(_Writer):
