@@ -194,7 +194,7 @@ func.func @along_depth(%x: tensor<4x200xf32>, %w: tensor<64x200xf32>, %v: tensor
 // -----
 
 // Operands of bf16 are widened as they are copied; `math = fast` multiplies pairs of them. Bytes are multiplied in fours;
-// those on the left are read where they lie.
+// those on the left are read where they lie in whole lines; others are copied for a tile at a time.
 // CHECK-LABEL: func.func private @kernel_matmul(
 // CHECK:         %rows = memref.alloca() {{.*}} : memref<{{[0-9]+}}xf32>
 // CHECK:         %panel = memref.alloca() {{.*}} : memref<{{[0-9]+}}xf32>
@@ -209,11 +209,11 @@ func.func @along_depth(%x: tensor<4x200xf32>, %w: tensor<64x200xf32>, %v: tensor
 // CHECK:         func.call @fo_panel_i8(
 // CHECK:         func.call @fo_tile_i8_
 // CHECK-LABEL: func.func private @kernel_matmul_3(
-// CHECK-NOT:     fo_rows_ui8
 // CHECK:         func.call @fo_panel_ui8(
-// CHECK-NOT:     fo_rows_ui8
+// CHECK:         func.call @fo_rows_ui8(
+// CHECK:         scf.for %panel_
 // CHECK:         func.call @fo_tile_ui8_
-func.func @narrow(%x: tensor<96x200xbf16>, %w: tensor<200x128xbf16>, %i: tensor<96x200xi8>, %u: tensor<96x200xui8>, %v: tensor<200x128xi8>)
+func.func @narrow(%x: tensor<96x200xbf16>, %w: tensor<200x128xbf16>, %i: tensor<96x320xi8>, %j: tensor<320x128xi8>, %u: tensor<96x200xui8>, %v: tensor<200x128xi8>)
     -> (tensor<96x128xbf16>, tensor<96x128xbf16>, tensor<96x128xi32>, tensor<96x128xi32>) {
   %a = fused.kernel(%0 = %x : tensor<96x200xbf16>, %1 = %w : tensor<200x128xbf16>) -> (tensor<96x128xbf16>) attributes {schedule = {kind = "matmul"}} {
     %2 = graph.matmul %0, %1 : (tensor<96x200xbf16>, tensor<200x128xbf16>) -> tensor<96x128xbf16>
@@ -223,8 +223,8 @@ func.func @narrow(%x: tensor<96x200xbf16>, %w: tensor<200x128xbf16>, %i: tensor<
     %2 = graph.matmul %0, %1 : (tensor<96x200xbf16>, tensor<200x128xbf16>) -> tensor<96x128xbf16>
     fused.yield %2 : tensor<96x128xbf16>
   }
-  %c = fused.kernel(%0 = %i : tensor<96x200xi8>, %1 = %v : tensor<200x128xi8>) -> (tensor<96x128xi32>) attributes {schedule = {kind = "matmul"}} {
-    %2 = graph.matmul %0, %1 {dtype = i32} : (tensor<96x200xi8>, tensor<200x128xi8>) -> tensor<96x128xi32>
+  %c = fused.kernel(%0 = %i : tensor<96x320xi8>, %1 = %j : tensor<320x128xi8>) -> (tensor<96x128xi32>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.matmul %0, %1 {dtype = i32} : (tensor<96x320xi8>, tensor<320x128xi8>) -> tensor<96x128xi32>
     fused.yield %2 : tensor<96x128xi32>
   }
   %d = fused.kernel(%0 = %u : tensor<96x200xui8>, %1 = %v : tensor<200x128xi8>) -> (tensor<96x128xi32>) attributes {schedule = {kind = "matmul"}} {
