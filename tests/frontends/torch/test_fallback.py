@@ -121,7 +121,7 @@ def test_graphs_that_no_run_on_fake_tensors_takes():
         x[:1].expand(3, *x.shape[1:])[..., 0].zero_()
 
     x, y = (torch.ones(6, 8, dtype=torch.bool) for _ in range(2))
-    with pytest.warns(RuntimeWarning, match="compiling it fails: RuntimeError: Subtraction"):
+    with pytest.warns(RuntimeWarning, match="compiling it fails: .*Error: Subtraction"):
         compiled(write, dynamic=True)(x)
     write(y)
     assert torch.equal(x, y)
