@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from fuse_opt.dialects.analysis.bare_ops import sweep_functions
-from fuse_opt.dialects.fused import directives
 from fuse_opt.dialects.implementation.site import Machine, Site
 from fuse_opt.dialects.implementation.switch import allowed_offers
-from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.passes.decisions.choices import Choices, choosing
-from fuse_opt.passes.devices.device_pass import DevicePass
-from fuse_opt.passes.fusion.engine.outline import build_kernel_each
+from fuse_opt.passes.decisions.choices import Choices
+from fuse_opt.passes.devices.device import Device
+from fuse_opt.passes.implementation.replaced_calls import ReplacedCallsPass, calls_of
 from fuse_opt.passes.remarks import remark
-from fuse_opt.passes.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class KeepOnDevicePass(DevicePass, RewritePass):
+class KeepOnDevicePass(ReplacedCallsPass):
     """An op that no implementation takes on a device becomes others, as it says itself: calls of libraries, or a kernel.
 
     ```mlir
@@ -44,25 +39,13 @@ class KeepOnDevicePass(DevicePass, RewritePass):
 
     name = "keep-on-device"
 
-    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        machine = self.machine(op)
-        if machine.platform == "cpu":
-            return
-        with choosing(self.name, op) as choices:
-            for block in sweep_functions(op):
-                calls = [inner for inner in block.ops if isinstance(inner, OpaqueOp) and not directives(inner)]
-                made = [self._replaced(inner, machine, choices) for inner in calls]
-                if kernels := [ops for ops in made if ops and not _calls(ops)]:
-                    build_kernel_each(block, kernels)
-
-    def _replaced(self, op: OpaqueOp, machine: Machine, choices: Choices) -> Sequence[GraphOp]:
-        """The ops that it became; none where it stays."""
+    def replaced(self, op: OpaqueOp, machine: Device, choices: Choices) -> Sequence[Operation]:
         if _is_taken(op, machine):
             return ()
         builder = GraphBuilder()
         if (result := op.otherwise(builder)) is None:
             return ()
-        calls = _calls(builder.ops)
+        calls = calls_of(builder.ops)
         wanted = any(choices.told(op)) if choices.replays else all(_is_taken(call, machine) for call in calls)
         if not wanted or not choices.take(op, "otherwise"):
             builder.discard()
@@ -71,10 +54,6 @@ class KeepOnDevicePass(DevicePass, RewritePass):
         remark(self.name, op, "otherwise", f"{message}: nothing takes it on the device as it is")
         builder.replace(op, result)
         return builder.ops
-
-
-def _calls(ops: Sequence[Operation]) -> list[OpaqueOp]:
-    return [op for op in ops if isinstance(op, OpaqueOp)]
 
 
 def _is_taken(op: OpaqueOp, machine: Machine) -> bool:

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from fuse_opt.dialects.analysis.bare_ops import sweep_functions
-from fuse_opt.dialects.fused import directives
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
-from fuse_opt.passes.decisions.choices import Choices, choosing
+from fuse_opt.passes.decisions.choices import Choices
 from fuse_opt.passes.devices.device import Device
-from fuse_opt.passes.devices.device_pass import DevicePass
-from fuse_opt.passes.fusion.engine.outline import build_kernel_each
 from fuse_opt.passes.implementation.costs import called_seconds, pass_seconds
+from fuse_opt.passes.implementation.replaced_calls import ReplacedCallsPass
 from fuse_opt.passes.remarks import remark
-from fuse_opt.passes.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class OpenWindowsPass(DevicePass, RewritePass):
+class OpenWindowsPass(ReplacedCallsPass):
     """A convolution whose elements are short sums becomes a kernel of these, which fusion knows as any other.
 
     ```mlir
@@ -45,22 +40,10 @@ class OpenWindowsPass(DevicePass, RewritePass):
 
     name = "open-windows"
 
-    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        machine = self.machine(op)
-        if machine.platform == "cpu":
-            return
-        with choosing(self.name, op) as choices:
-            for block in sweep_functions(op):
-                calls = [inner for inner in block.ops if isinstance(inner, OpaqueOp) and not directives(inner)]
-                opened = [self._open(inner, machine, choices) for inner in calls]
-                if any(opened):
-                    build_kernel_each(block, [made for made in opened if made])
-
-    def _open(self, op: OpaqueOp, machine: Device, choices: Choices) -> list[Operation]:
-        """The ops that it became; none where it stays."""
+    def replaced(self, op: OpaqueOp, machine: Device, choices: Choices) -> Sequence[Operation]:
         builder = GraphBuilder()
         if (result := op.as_sums(builder)) is None:
-            return []
+            return ()
         called = called_seconds(op, machine)
         computed = sum(prod(shape(inner.results[0])) for inner in builder.ops if not _is_view(inner))
         moved = pass_seconds((*op.operands, *op.results), machine)
@@ -72,10 +55,10 @@ class OpenWindowsPass(DevicePass, RewritePass):
                 self.name, op, "called", "stays a call: code of the program would take no less time", numbers=numbers
             )
             builder.discard()
-            return []
+            return ()
         remark(self.name, op, "opened", "is sums that a kernel computes, in less time than a call", numbers=numbers)
         builder.replace(op, result)
-        return list(builder.ops)
+        return builder.ops
 
 
 def _is_view(op: Operation) -> bool:

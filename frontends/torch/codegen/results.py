@@ -90,10 +90,11 @@ class Results(ABC):
             self._write_result(number)
 
     def _own_results(self) -> list[int]:
-        """The numbers of those results that the program writes to tensors of their own."""
-        pairs = zip(
-            self.imported.buffers, self.program.results, strict=False
-        )  # a program has a result, be it of nobody
+        """
+        The numbers of those results that the program writes to tensors of their own. A program has a result, be it of nobody's
+        where nothing is left to compute: then there is one more of these than buffers.
+        """
+        pairs = zip(self.imported.buffers, self.program.results, strict=False)
         return [
             number
             for number, (buffer, result) in enumerate(pairs)
