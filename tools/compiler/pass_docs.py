@@ -92,10 +92,11 @@ def shared_options() -> dict[tuple[Option, ...], list[str]]:
 
 def _stated_by(base: str, name: str) -> tuple[Option, ...]:
     path = pass_files()[name]
-    class_ = _classes(path)[pass_docs(name).class_name]
-    for place in _bases(path, class_):
+    places = _bases(path, _classes(path)[pass_docs(name).class_name])
+    for place in places:  # grows: bases of bases come behind all nearer ones
         if place[1].name == base:
             return tuple(_options(*place).values())
+        places += _bases(*place)
     return ()
 
 
