@@ -181,22 +181,41 @@ class CudaProgram:
         with self._lock, self._device.active():
             call = self._bound(arrays, out, stream)
 
+            is_direct, stream = not call.copies, call.streams[0]
+            start = self._steps.bound(call.table, stream) if is_direct and stream in self._ordered else None
+        return self._run_bound(call) if start is None else self._start_bound(start, call)
+
+    def _run_bound(self, call: _Call) -> Callable[[], Any]:
         results, table, stream, is_direct = call.results, call.table, call.streams[0], not call.copies
-        lock, is_current, run_at, ordered = self._lock, self._is_current, self._run_at, self._ordered
-        quick = self._steps.bound(table, stream) if is_direct and self._steps.all_direct and stream in ordered else None
+        lock, is_current, run_at = self._lock, self._is_current, self._run_at
 
         def run() -> Any:
             with lock:
-                if quick is not None and self._last in ordered and is_current():
-                    quick()
-                    self._last = stream
-                    return results
                 if is_direct and is_current():
                     run_at(table, stream)
                 else:
                     with self._device.active():
                         self._run(call)
             return results
+
+        return run
+
+    def _start_bound(self, start: Callable[[], int], call: _Call) -> Callable[[], Any]:
+        """A run that is one launch, on a stream that others of this program wait for by themselves."""
+        results, stream, in_other_ways = call.results, call.streams[0], self._run_bound(call)
+        lock, counts, ordered = self._lock, self._counts, self._ordered
+        is_current, dropped = self._is_current, self._device.dropped
+        is_own = stream != DEFAULT_STREAM
+        """Then it is of a context, in another one of which the driver refuses the launch."""
+
+        def run() -> Any:
+            with lock:
+                if self._last in ordered and ((is_own and not dropped) or is_current()) and not start():
+                    self._last = stream
+                    counts.calls += 1
+                    counts.kernel_launches += 1
+                    return results
+            return in_other_ways()
 
         return run
 

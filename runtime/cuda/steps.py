@@ -24,7 +24,7 @@ from fuse_opt.runtime.backends.registry import DeviceLibraries
 from fuse_opt.runtime.device.driver import NON_BLOCKING, CudaError, Device, DriverError
 from fuse_opt.runtime.device.graphs import CapturedGraphs, Graphs, RunCounts
 from fuse_opt.runtime.device.kernel_graphs import KernelGraphs, KernelNode, Packed
-from fuse_opt.runtime.device.kernels import Kernels, Start
+from fuse_opt.runtime.device.kernels import Kernels, LaunchConfig, Start
 
 Array = NDArray[Any]
 
@@ -41,10 +41,11 @@ class Addresses:
     """The address of each buffer in a run, and the arguments of all launches, packed: pointers one after another."""
 
     def __init__(self, program: Program) -> None:
-        launches = [launch for step in program.steps if not isinstance(step, LibraryCall) for launch in step.launches]
-        self._packed = ctypes.create_string_buffer(_POINTER * sum(len(launch.buffers) for launch in launches))
+        launches = launches_of(program)
+        self.memory = ctypes.create_string_buffer(_POINTER * sum(len(launch.buffers) for launch in launches))
+        """The arguments."""
         self._used = self._choices = 0
-        self._pack = _packing(launches, len(program.buffers), self._packed)
+        self._pack = _packing(launches, len(program.buffers), self.memory)
         self.table: tuple[int, ...] = ()
         self.misaligned: tuple[int, ...] = ()
         """By launch that has a kernel for arrays that begin anywhere: whether this run has such, as 0 or another number."""
@@ -60,11 +61,11 @@ class Addresses:
     @property
     def start(self) -> int:
         """Where the arguments of all launches lie."""
-        return ctypes.addressof(self._packed)
+        return ctypes.addressof(self.memory)
 
     def packed(self) -> Packed:
         """The arguments of all launches, and which run unaligned."""
-        return self._packed.raw, self.misaligned
+        return self.memory.raw, self.misaligned
 
     def use(self, table: tuple[int, ...]) -> None:
         """Takes the addresses of a run, and packs anew what depends on them."""
@@ -74,6 +75,10 @@ class Addresses:
 
     def of(self, ref: BufferRef) -> int:
         return self.table[ref.buffer] + ref.offset
+
+
+def launches_of(program: Program) -> list[Launch]:
+    return [launch for step in program.steps if not isinstance(step, LibraryCall) for launch in step.launches]
 
 
 def _has_choice(launch: Launch) -> bool:
@@ -184,8 +189,9 @@ class Steps:
         self._captured = shared.captured
         self._counts = counts
         self._kernels = kernels
-        self._launched_on, self._stream_set = ctypes.c_void_p(), 0
-        """The stream of launches, for the driver and as a number."""
+        self._program = program
+        self._configs, self._stream_set = list[LaunchConfig](), 0
+        """Of all launches, and the stream that they have."""
         self._launches: list[Callable[[], None]] = []
         self.parts: list[DeviceWork | HostCall] = []
         for step in program.steps:
@@ -248,31 +254,25 @@ class Steps:
     def launch(self, stream: int) -> None:
         """Runs steps that are all direct. Raises CudaError."""
         if stream != self._stream_set:
-            self._launched_on.value = self._stream_set = stream
+            self._set_stream(stream)
         for launch in self._launches:
             launch()
         self._counts.kernel_launches += self._count
 
-    def bound(self, table: tuple[int, ...], stream: int) -> Callable[[], None]:
-        """What runs steps that are all direct, always with these addresses on this stream: as `launch`, in fewer words."""
-        addresses, launches, counts, count = self.addresses, tuple(self._launches), self._counts, self._count
-        only = launches[0] if count == 1 else None
-
-        def run() -> None:
-            if addresses.table is not table:
-                addresses.use(table)
-                addresses.table = table
-            if self._stream_set != stream:
-                self._launched_on.value = self._stream_set = stream
-            if only is not None:
-                only()
-            else:
-                for launch in launches:
-                    launch()
-            counts.calls += 1
-            counts.kernel_launches += count
-
-        return run
+    def bound(self, table: tuple[int, ...], stream: int) -> Callable[[], int] | None:
+        """
+        What enqueues the one launch that a run is, always with these addresses on this stream, and gives the driver's status;
+        None where a run is more. Its arguments are its own, so that nothing is written for a call. Raises CudaError.
+        """
+        if not self.all_direct or self._count != 1:
+            return None
+        (launch,) = launches_of(self._program)
+        assert isinstance(launch, GridLaunch)
+        own = Addresses(self._program)
+        own.use(table)
+        start = self._start(launch.at([own.of(ref) for ref in launch.buffers]), own, 0)
+        start.config.stream = stream
+        return start.call
 
     def check(self) -> None:
         """Raises what a run that is over is refused with: IndexError for an index out of range."""
@@ -295,16 +295,17 @@ class Steps:
         """Adds a launch to the part that it belongs to."""
         addresses, library = self.addresses, self._device.library
         begin, choice = addresses.next_launch(launch)
-        start = other = self._start(launch, addresses.start + begin)
-        if launch.unaligned is not None:
-            other = self._start(launch.unaligned, addresses.start + begin)
+        starts = [self._start(each, addresses, begin) for each in (launch, launch.unaligned) if each is not None]
+        start, other = starts[0].call, starts[-1].call
+        self._configs += [each.config for each in starts]
 
         def launch_now() -> None:
             if status := (start if choice is None or not addresses.misaligned[choice] else other)():
                 raise CudaError(f"kernel '{launch.kernel}' could not be launched: {library.message(status)}")
 
         def enqueue(stream: Any) -> None:
-            self._launched_on.value = self._stream_set = stream.handle
+            if stream.handle != self._stream_set:
+                self._set_stream(stream.handle)
             launch_now()
 
         self._launches.append(launch_now)
@@ -318,10 +319,15 @@ class Steps:
             other = self._kernels.node(launch.unaligned, self.addresses.start + begin)
         return KernelNode(begin, begin + _POINTER * len(launch.buffers), node, other, choice)
 
-    def _start(self, launch: GridLaunch, arguments: int) -> Start:
+    def _set_stream(self, stream: int) -> None:
+        for config in self._configs:
+            config.stream = stream
+        self._stream_set = stream
+
+    def _start(self, launch: GridLaunch, addresses: Addresses, begin: int) -> Start:
         assert self._kernels is not None
         try:
-            return self._kernels.start(launch, arguments, self._launched_on)
+            return self._kernels.start(launch, addresses.memory, begin)
         except DriverError as error:
             raise CudaError(f"kernel '{launch.kernel}': {error}") from error
 

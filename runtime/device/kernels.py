@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,8 +15,30 @@ from fuse_opt.runtime.device.driver import Device, DriverError
 _MOST_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 
-Start = Callable[[], int]
-"""Enqueues a launch, with the arguments that lie in its memory now; the driver's status."""
+
+class LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig: where a launch runs, and how many blocks and threads of it."""
+
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    ]
+    arguments: Any = None
+    """Memory that is to live as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A launch for which all that the driver is called with is made."""
+
+    call: Callable[[], int]
+    """Enqueues it, with the arguments that lie in its memory by then; the driver's status."""
+    config: LaunchConfig
+    """Has the stream that `call` enqueues it on."""
 
 
 class NodeParameters(ctypes.Structure):
@@ -44,14 +67,14 @@ class Kernels:
         weakref.finalize(self, device.destroy, library.cuModuleUnload, module).atexit = False
         self._functions: dict[str, ctypes.c_void_p] = {}
 
-    def start(self, launch: GridLaunch, arguments: int, stream: ctypes.c_void_p) -> Start:
-        """
-        What enqueues a launch on the stream whose handle `stream` holds by then; its arguments are pointers that lie one
-        behind the other from the address `arguments` on. All that it is called with is made here. Raises DriverError.
-        """
-        extents = map(ctypes.c_uint, (*launch.grid, *launch.block, launch.shared))
-        function = self._function(launch)
-        return partial(self._library.launch, function, *extents, stream, _pointers(launch, arguments), None)
+    def start(self, launch: GridLaunch, memory: ctypes.Array[ctypes.c_char], begin: int) -> Start:
+        """A launch whose arguments are pointers that lie one behind the other in `memory` from `begin` on. Raises DriverError."""
+        config = LaunchConfig(launch.grid, launch.block, launch.shared)
+        config.arguments = memory
+        pointers = _pointers(launch, ctypes.addressof(memory) + begin)
+        return Start(
+            partial(self._library.launch, ctypes.byref(config), self._function(launch), pointers, None), config
+        )
 
     def node(self, launch: GridLaunch, arguments: int) -> NodeParameters:
         """The launch as a node of a graph, which takes the arguments that lie there when it is given this. Raises DriverError."""
@@ -63,8 +86,8 @@ class Kernels:
         values = (ctypes.c_uint64 * len(arguments))(*arguments)
         first = ctypes.addressof(values)
         pointers = (ctypes.c_void_p * len(arguments))(*(first + 8 * k for k in range(len(arguments))))
-        extents = map(ctypes.c_uint, (blocks, 1, 1, threads, 1, 1, 0))
-        if status := self._library.launch(self._found(name), *extents, ctypes.c_void_p(stream), pointers, None):
+        config = LaunchConfig((blocks, 1, 1), (threads, 1, 1), 0, stream)
+        if status := self._library.launch(ctypes.byref(config), self._found(name), pointers, None):
             raise DriverError(f"kernel '{name}' could not be launched: {self._library.message(status)}")
 
     def _function(self, launch: GridLaunch) -> Any:

@@ -110,6 +110,15 @@ def several() -> str:
             with open_device(number).active():
                 np.testing.assert_allclose(found.get(), wanted, 1e-5, 1e-6)
             assert program(*arrays[number], out=found) is found
+            native: Any = program.native
+            bound = native.bind(*arrays[number], out=[found])
+            for current in (number, 1 - number):
+                with open_device(number).active():
+                    found.set(np.full_like(wanted, 7))
+                with open_device(current).active():
+                    assert bound() is found
+                with open_device(number).active():
+                    np.testing.assert_allclose(found.get(), wanted, 1e-5, 1e-6)
             for mixed in ((arrays[1 - number][0], arrays[number][1]), (arrays[number][0], arrays[1 - number][1])):
                 raises(ValueError, f"expected an array on device {number}, got one on device {1 - number}",
                        partial(program, *mixed))  # fmt: skip

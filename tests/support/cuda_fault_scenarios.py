@@ -111,13 +111,16 @@ def idle_memory() -> str:
 def forked_process() -> str:
     """A program of the parent's, and one that is new, are refused in a child by one line."""
     program, x = compiled(chain(1, "8xf32")), normal(8)
+    with on_device() as (_, gpuarray):
+        bound = program.bind(gpuarray.to_gpu(x))
     program(x)
     if (child := os.fork()) == 0:
         try:
             with on_device():
                 pass
         except CudaUnavailable as error:
-            raises(RuntimeError, "was forked from one that had opened", lambda: program(x))
+            for call in (lambda: program(x), bound):
+                raises(RuntimeError, "was forked from one that had opened", call)
             os._exit("spawn" not in str(error))
         os._exit(2)
     assert os.waitpid(child, 0)[1] == 0

@@ -89,7 +89,7 @@ def twelve_kernels() -> str:
         for call in range(5):
             y.set(np.full_like(expected, 7))
             before, waited = program.stats, driver_calls(*waits)
-            launches, graphs = driver_calls("cuLaunchKernel"), driver_calls("cuGraphLaunch")
+            launches, graphs = driver_calls("cuLaunchKernelEx"), driver_calls("cuGraphLaunch")
             (found,) = (program(x, out=[y]),)
             assert found is y
             wanted = {"calls": 1, "kernel_launches": 12} if call == 0 else {"calls": 1, "graph_launches": 1}
@@ -97,7 +97,7 @@ def twelve_kernels() -> str:
             assert changes(before, program.stats) == wanted, (call, changes(before, program.stats))
             assert driver_calls(*waits) == waited, "the host waited, or copied"
             if counters() and call > 1:
-                assert driver_calls("cuLaunchKernel") == launches
+                assert driver_calls("cuLaunchKernelEx") == launches
                 assert [b - a for a, b in zip(graphs, driver_calls("cuGraphLaunch"), strict=True)] == [1]
                 assert counters().fake_cuda_waiting() > 0, "nothing has run yet"
             np.testing.assert_allclose(y.get(), expected, 1e-5, 1e-6)

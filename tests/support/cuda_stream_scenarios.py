@@ -178,6 +178,32 @@ def captured_by_the_caller() -> str:
     return "2 programs"
 
 
+def bound_launch() -> str:
+    """
+    A program that is one launch, bound: after runs with other arrays and on another stream, in a thread that has no context,
+    with arrays that begin anywhere, and with numbers that are others each time.
+    """
+    program = compiled(chain(1, "4096xf32"))
+    with on_device() as (device, gpuarray):
+        aside = device.driver.Stream(1)
+        whole, x, other, y, z = (gpuarray.to_gpu(normal(n, seed=n)) for n in (4097, *[4096] * 4))
+        bound = [(program.bind(given, out=[y]), given) for given in (x, whole[1:], other)]
+        assert program.stats.calls == 0
+        with ThreadPoolExecutor(1) as elsewhere:
+            for turn in range(3):
+                x.set(normal(4096, seed=turn))
+                for run, given in bound:
+                    for is_here in (True, False):
+                        y.set(np.full(4096, 7, np.float32))
+                        program(z, out=[other], stream=aside)  # what the last one reads
+                        before = program.stats
+                        assert (run() if is_here else elsewhere.submit(run).result()) is y
+                        assert changes(before, program.stats) == {"calls": 1, "kernel_launches": 1}
+                        np.testing.assert_allclose(y.get(), np.tanh(given.get()), 1e-5, 1e-6)
+        np.testing.assert_allclose(y.get(), np.tanh(np.tanh(z.get())), 1e-5, 1e-6)
+    return f"{program.stats.calls} calls"
+
+
 @contextmanager
 def raises_text(text: str) -> Generator[None]:
     try:
@@ -188,4 +214,4 @@ def raises_text(text: str) -> Generator[None]:
         raise AssertionError(f"no error: {text}")
 
 
-STREAM_SCENARIOS = (thread_streams, equal_handles, late_arrays, odd_addresses, captured_by_the_caller)
+STREAM_SCENARIOS = (thread_streams, equal_handles, late_arrays, odd_addresses, captured_by_the_caller, bound_launch)

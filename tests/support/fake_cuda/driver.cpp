@@ -528,6 +528,7 @@ static CUresult launching(const Kernel *kernel, const unsigned (&extents)[6], un
   }
   auto [gx, gy, gz, bx, by, bz] = extents;
   if (!gx || !gy || !gz || gy > 65535 || gz > 65535) return CUDA_ERROR_INVALID_VALUE;
+  if (contexts.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   if (kernel->device != current_device()) return CUDA_ERROR_INVALID_HANDLE;
   if (shared > kernel->shared) return CUDA_ERROR_INVALID_VALUE;
   if (bx * by * bz > unsigned(kernel->threads) || (!pointers && size != kernel->parameters * sizeof(char *)))
@@ -565,6 +566,17 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsig
   if (CUresult status = launching(reinterpret_cast<Kernel *>(function), {gx, gy, gz, bx, by, bz}, shared, pointers, extra, &op))
     return status;
   return enqueue(stream, std::move(op));
+}
+API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **pointers, void **extra) {
+  COUNTED;
+  if (!config || !function || config->numAttrs || config->attrs) return CUDA_ERROR_INVALID_VALUE;
+  const CUlaunchConfig &c = *config;
+  Op op;
+  if (CUresult status = launching(reinterpret_cast<Kernel *>(function),
+                                  {c.gridDimX, c.gridDimY, c.gridDimZ, c.blockDimX, c.blockDimY, c.blockDimZ},
+                                  c.sharedMemBytes, pointers, extra, &op))
+    return status;
+  return enqueue(c.hStream, std::move(op));
 }
 
 // Graphs.
