@@ -22,6 +22,7 @@ import numpy as np
 from gpu_workloads import Torch, Workload, array_bytes, workloads
 from numpy.typing import NDArray
 
+from fuse_opt.lowering.program import BufferRef, GridLaunch
 from fuse_opt.lowering.program.float_formats import NARROW, narrow
 from fuse_opt.runtime.cuda.program import CudaProgram
 from fuse_opt.runtime.device.driver import NON_BLOCKING, open_device
@@ -294,16 +295,21 @@ def launch_costs(bench: Bench) -> dict[str, float]:
     """Host microseconds of a launch of an empty kernel, in each of the ways there are."""
     from fuse_opt.runtime.device.compiler import compile_cuda, find_cuda_compiler
     from fuse_opt.runtime.device.graphs import CapturedGraphs, RunCounts
+    from fuse_opt.runtime.device.kernels import Kernels
     from fuse_opt.runtime.disk_cache import DiskCache
 
     compiler, driver = find_cuda_compiler(), bench.device.driver
     assert compiler is not None
-    module = driver.module_from_buffer(compile_cuda(compiler, EMPTY, bench.device.arch, DiskCache()).data)
+    image = compile_cuda(compiler, EMPTY, bench.device.arch, DiskCache()).data
+    module, kernels = driver.module_from_buffer(image), Kernels(bench.device, image)
     function, stream = module.get_function("empty"), driver.Stream()
     memory = driver.mem_alloc(4)
     packed = ctypes.string_at(ctypes.addressof(ctypes.c_uint64(int(memory))), 8)
     function.prepare("P")
     grid, block = (1, 1, 1), (32, 1, 1)
+    launch = GridLaunch("empty", (BufferRef(0, 0, (1,), "f32"),), 1, 1, grid, block)
+    start = kernels.start(launch, ctypes.create_string_buffer(packed, 8), 0)
+    start.config.stream = stream.handle
     graphs = CapturedGraphs(bench.device, RunCounts(), driver.Stream(NON_BLOCKING))
 
     def enqueue(stream: Any) -> None:
@@ -315,6 +321,7 @@ def launch_costs(bench: Bench) -> dict[str, float]:
         "call": lambda: function(memory, grid=grid, block=block, stream=stream),
         "prepared": lambda: function.prepared_async_call(grid, block, stream, memory),
         "packed": lambda: enqueue(stream),
+        "config": start.call,
     }
     if graph is not None:
         ways["graph"] = lambda: graphs.launch(graph, stream.handle)

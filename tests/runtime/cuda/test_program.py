@@ -72,7 +72,7 @@ def test_the_run_on_a_gpu_machine_runs_dry(tmp_path: Path) -> None:
     bench = json.loads((tmp_path / "gpu-run.json").read_text())["bench"]
     assert [row["name"] for row in bench["workloads"]] == ["W4h", "W13"] and not bench["left_out"]
     assert all(row["error_ok"] and row["ms"] > 0 for row in bench["workloads"])
-    assert bench["launch_us"].keys() == {"call", "prepared", "packed", "graph"}
+    assert bench["launch_us"].keys() == {"call", "prepared", "packed", "config", "graph"}
     assert "softmax of rows" in (tmp_path / "gpu-run.md").read_text()
 
 
