@@ -18,8 +18,9 @@ FO_FN int fo_matrix_tiles(void) {
 #endif
 }
 
-/* fo_matrix_extents: sets the registers up, where *now does not say that they are: for 16 groups of each of `rows` rows, and for
-   `rest` of them, times as many rows of `columns` columns. That clears them all, and waits for stores: once a task, if it can be. */
+/* fo_matrix_extents: sets the registers up, where *now does not say that they are: for 16 groups of each of `rows` rows times as many
+   rows of `columns` columns, twice, or once and for `rest` groups where these are left over. That clears them all, and waits for
+   stores: once a task, if it can be. */
 FO_FN void fo_matrix_extents(long *now, long rows, long columns, long rest) {
 #if defined(__AMX_TILE__)
   const long wanted = rows | columns << 8 | rest << 16;
@@ -28,8 +29,9 @@ FO_FN void fo_matrix_extents(long *now, long rows, long columns, long rest) {
   __builtin_memset(&extents, 0, sizeof extents);
   extents.palette = 1;
   for (int i = 0; i < 4; i++) extents.rows[i] = rows, extents.bytes[i] = 4 * columns;
-  extents.rows[4] = rows, extents.bytes[4] = 64, extents.rows[5] = 16, extents.bytes[5] = 4 * columns;
-  if (rest) extents.rows[6] = rows, extents.bytes[6] = 4 * rest, extents.rows[7] = rest, extents.bytes[7] = 4 * columns;
+  const long last = rest ? rest : 16;
+  extents.rows[4] = extents.rows[5] = rows, extents.bytes[4] = 64, extents.bytes[5] = 4 * last;
+  extents.rows[6] = 16, extents.rows[7] = last, extents.bytes[6] = extents.bytes[7] = 4 * columns;
   __asm__ volatile("ldtilecfg %0" : : "m"(extents));
   *now = wanted;
 #else

@@ -15,7 +15,9 @@ from fuse_opt.lowering.c.headers.byte_pairs import byte_pairs
 from fuse_opt.lowering.c.headers.matrix_tiles import matrix_tile
 from fuse_opt.lowering.c.headers.tile_steps import ask_for_sums, even_parts, vectors_of_columns, written_out
 
-_NAME = re.compile(r"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)")
+LINES = "l"
+"""What the name of a tile ends in whose operands have zeros behind the last group, up to whole lines of the left one."""
+_NAME = re.compile(rf"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)({LINES}?)")
 _LINE = 64
 """Bytes of a vector of the widest kind."""
 _FEWEST_LANES = 4
@@ -28,8 +30,8 @@ _PADDING = 16
 
 _TILE = """\
 /* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k groups of elements of a,
-   whose rows lie a_step apart, times rows of {columns} groups of b, b_step groups apart; `registers` is what matrix registers
-   are set up for (fo_matrix_extents). */
+   whose rows lie a_step apart, times rows of {columns} groups of b, b_step groups apart{zeros}; `registers` is what matrix
+   registers are set up for (fo_matrix_extents). */
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((optimize("fp-contract=fast")))
 #endif
@@ -145,7 +147,8 @@ def group_text(name: str) -> str | None:
         left=kind.left,
         right=kind.right,
         sum=kind.sum,
-        matrix=matrix_tile(rows, columns, *kind.matrix),
+        zeros=", and of zeros up to 16 groups at a time" if found[4] else "",
+        matrix=matrix_tile(rows, columns, *kind.matrix, in_lines=bool(found[4])),
         body=_body(found[1], kind, rows, columns),
     )
 

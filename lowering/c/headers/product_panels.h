@@ -2,10 +2,11 @@
    of four bytes, filled up with zeros at the end. */
 
 /* fo_panel_{bf16|i8|ui8}: `columns` columns of k elements, `row` apart along k and `column` across it, as rows of groups, to_step
-   apart, for a left operand of that type. For signed bytes a row follows of 128 times the sums of columns. Where no instruction
-   multiplies pairs of bf16, these become two rows of f32, to_step apart, for which `to` has room. */
+   apart, for a left operand of that type. For signed bytes a row follows of 128 times the sums of columns; for others rows of zeros
+   up to so many `groups`. Where no instruction multiplies pairs of bf16, these become two rows of f32, to_step apart, for which `to`
+   has room. */
 FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char|signed char} *restrict from, long at, long row,
-    long column, {unsigned short|signed char|signed char} *restrict to, long to_at, long to_step) {
+    long column, {unsigned short|signed char|signed char} *restrict to, long to_at, long to_step, long groups) {
   enum { group = {2|4|4}, bits = 32 / group, has_sums = {0|1|0} };
   typedef fo_u32 __attribute__((may_alias, aligned({2|1|1}))) word;
   word *out = (word *)(to + to_at);
@@ -41,9 +42,11 @@ FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char
         x |= (fo_u32)({unsigned short|unsigned char|unsigned char})from[(p * group + g) * row + j * column] << g * bits;
       out[p * to_step + j] = x;
     }
+  for (long p = (k + group - 1) / group; !has_sums && p < groups; p++)
+    for (long j = 0; j < columns; j++) out[p * to_step + j] = 0;
 #if !(defined(__AVX512VL__) && defined(__AVX512BF16__))
   typedef fo_u32 __attribute__((may_alias)) wide;
-  for (long p = (k + group - 1) / group - 1; group == 2 && p >= 0; p--)
+  for (long p = groups - 1; group == 2 && p >= 0; p--)
     for (long j = 0; j < columns; j++) {
       const fo_u32 x = out[p * to_step + j];
       ((wide *)out)[2 * p * to_step + j] = x << 16;
@@ -77,15 +80,16 @@ FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char
   }
 }
 
-/* fo_rows_{bf16|i8|ui8}: `rows` rows of k elements, `row` apart and `column` along k, as rows of groups, to_step elements apart. */
+/* fo_rows_{bf16|i8|ui8}: `rows` rows of k elements, `row` apart and `column` along k, as rows of so many `groups`, to_step elements apart,
+   with zeros at the end: up to a line of 64 bytes of them. */
 FO_FN void fo_rows_bf16(long rows, long k, const {unsigned short|signed char|unsigned char} *from, long at, long row, long column,
-    {unsigned short|signed char|unsigned char} *to, long to_at, long to_step) {
+    {unsigned short|signed char|unsigned char} *to, long to_at, long to_step, long groups) {
   enum { group = {2|4|4} };
   from += at, to += to_at;
 #if defined(__AVX512BW__) && defined(__GNUC__) && !defined(__clang__)
   if (column == 1) {
     typedef char fo_line __attribute__((vector_size(64), aligned(1), may_alias));
-    const long bytes = k * (long)sizeof *from, left = bytes % 64, last = (left + 3) / 4 * 4;
+    const long bytes = k * (long)sizeof *from, left = bytes % 64, last = 4 * groups - (bytes - left);
     for (long i = 0; i < rows; i++, from += row, to += to_step) {
       const char *source = (const char *)from;
       char *target = (char *)to;
@@ -108,6 +112,6 @@ FO_FN void fo_rows_bf16(long rows, long k, const {unsigned short|signed char|uns
       for (long p = 0; p < k; p++) to[p] = from[p];
     else
       for (long p = i < turned ? whole : 0; p < k; p++) to[p] = from[p * column];
-    for (long p = k; p % group; p++) to[p] = 0;
+    for (long p = k; p < group * groups; p++) to[p] = 0;
   }
 }

@@ -151,14 +151,28 @@ class _Tiles:
             depth = -(-tiling.copied_depth // group) * group
             extents = (depth, rows) if tiling.transposed_rows else (rows, depth)
             left = OperandCopy(
-                self.arithmetic, self.arithmetic.left, extents, tiling.transposed_rows, self.root, "rows"
+                self.arithmetic,
+                self.arithmetic.left,
+                extents,
+                tiling.transposed_rows,
+                self.root,
+                "rows",
+                in_lines=tiling.copies_tiles,
             )
         if tiling.packs:
-            depth, columns = -(-tiling.depth // group) * group, tiling.most_columns
+            step = LANE_BYTES // self.arithmetic.left.itemsize if tiling.copies_tiles else group
+            depth, columns = -(-tiling.depth // step) * step, tiling.most_columns
             extents = (columns, depth) if tiling.along_depth else (depth, columns)
             count = tiling.panels_at_a_time if tiling.rows_first else 1
             right = OperandCopy(
-                self.arithmetic, self.arithmetic.right, extents, tiling.along_depth, self.root, "panel", count
+                self.arithmetic,
+                self.arithmetic.right,
+                extents,
+                tiling.along_depth,
+                self.root,
+                "panel",
+                count,
+                in_lines=tiling.copies_tiles,
             )
         return left, right
 
@@ -250,7 +264,8 @@ class _Tiles:
                 source = copies.of_number(scope, number(scope, panel))
             assert isinstance(left, Matrix) and isinstance(source, Matrix)  # what is computed has a copy
             block = self._block(scope, columns, rows, left, source, depth, zero)
-            block = replace(block, has_tile=self.tiling.copies_tiles)
+            is_copied = self.tiling.copies_tiles
+            block = replace(block, has_tile=is_copied, in_lines=is_copied and copies is not None)
             self.calls.over_panel(scope, tile, rows.first, block)
 
         if copies is not None:

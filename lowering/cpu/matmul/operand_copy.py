@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from xdsl.dialects import memref
+from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source
-from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, element_of, times
+from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, element_of, plus, times
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
 
@@ -20,7 +20,10 @@ PADDING = 16
 
 
 class OperandCopy:
-    """Memory on the stack for a matrix of so many rows and columns in memory, transposed or not."""
+    """
+    Memory on the stack for a matrix of so many rows and columns in memory, transposed or not; of groups there may be zeros behind
+    those of a row, up to whole lines, and of a panel as many rows of them.
+    """
 
     def __init__(
         self,
@@ -31,9 +34,10 @@ class OperandCopy:
         root: Scope,
         name: str,
         count: int = 1,
+        in_lines: bool = False,
     ) -> None:
         self.arithmetic, self.element, self.transposed = arithmetic, element, transposed
-        self.root, self.name = root, name
+        self.root, self.name, self.in_lines = root, name, in_lines
         rows, columns = extents
         if arithmetic.group > 1 and name == "panel":
             step = -(-columns // PADDING) * PADDING  # of groups
@@ -59,7 +63,9 @@ class OperandCopy:
         """So many rows of the left operand, of so much depth."""
         if self.arithmetic.group == 1:
             return self._copied(scope, source, rows, depth)
-        self._call(scope, f"fo_rows_{self.element.name}", (rows, depth), source, self.matrix)
+        self._call(
+            scope, f"fo_rows_{self.element.name}", (rows, depth), source, self.matrix, self._groups(scope, depth)
+        )
         return self.matrix
 
     def panel(
@@ -69,19 +75,30 @@ class OperandCopy:
         if self.arithmetic.group == 1:
             return self._copied(scope, source, depth, columns)
         to = self.matrix if number is None else self.of_number(scope, number)
-        self._call(scope, f"fo_panel_{self.arithmetic.tile}", (depth, columns), source, to)
+        self._call(scope, f"fo_panel_{self.arithmetic.tile}", (depth, columns), source, to, self._groups(scope, depth))
         return to
 
     def of_number(self, scope: Scope, number: SSAValue) -> Matrix:
         """One of several panels."""
         return replace(self.matrix, at=times(scope, number, self.size))
 
-    def _call(self, scope: Scope, name: str, extents: tuple[SSAValue, SSAValue], source: Source, to: Matrix) -> None:
+    def _groups(self, scope: Scope, depth: SSAValue) -> SSAValue:
+        """Of so many elements: all that there are, and zeros up to whole lines of the left operand where tiles read these."""
+        group = LANE_BYTES // self.element.itemsize if self.in_lines else self.arithmetic.group
+        whole = scope.add(
+            arith.DivSIOp(plus(scope, depth, self.root.index_constant(group - 1)), self.root.index_constant(group))
+        )
+        return times(scope, whole, group // self.arithmetic.group)
+
+    def _call(
+        self, scope: Scope, name: str, extents: tuple[SSAValue, SSAValue], source: Source, to: Matrix, groups: SSAValue
+    ) -> None:
         if isinstance(source, ComputedMatrix):
             source = self._computed(scope, source, *extents)
         constant = self.root.index_constant
         given = [flat_memory(self.root, source.memory), source.at, constant(source.row), constant(source.column)]
-        scope.call_for_effect(name, [*extents, *given, flat_memory(self.root, to.memory), to.at, constant(to.row)])
+        memory = flat_memory(self.root, to.memory)
+        scope.call_for_effect(name, [*extents, *given, memory, to.at, constant(to.row), groups])
 
     def _copied(self, scope: Scope, source: Source, rows: SSAValue, columns: SSAValue) -> Matrix:
         target = self.matrix.transposed() if self.transposed else self.matrix

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.types.dtypes import F32
 from fuse_opt.lowering.c.headers.product_dots import dot_name
+from fuse_opt.lowering.c.headers.product_groups import LINES
 from fuse_opt.lowering.c.headers.product_tiles import tile_name
 from fuse_opt.lowering.cpu.matmul.asking import Following
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop
@@ -39,6 +40,8 @@ class TileBlock:
     """Where the first tile leaves the panel, for those after it."""
     has_tile: bool = False
     """Whether `left` has the rows of one tile."""
+    in_lines: bool = False
+    """Whether groups of `left` and `right` are followed by zeros, up to whole lines of `left`."""
     is_alone: bool = False
     """Whether `out` has the sums of one tile at a time."""
     finish: Callable[[Scope, SSAValue], None] | None = None
@@ -152,6 +155,7 @@ class TileCalls:
             is_far = self.is_far or is_copied
             asks = (block.following.asks.rows, block.following.asks.lines) if asked and block.following else None
             name = tile_name(self.element, rows, columns, transposed, is_far=is_far, copies=is_copied, asks=asks)
+            name += LINES * block.in_lines
         arguments = [
             block.depth,
             flat_memory(root, left.memory),

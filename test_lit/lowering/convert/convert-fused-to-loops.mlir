@@ -203,7 +203,7 @@ func.func @along_depth(%x: tensor<4x200xf32>, %w: tensor<64x200xf32>, %v: tensor
 // CHECK-LABEL: func.func private @kernel_matmul_1(
 // CHECK:         %panel = memref.alloca() {{.*}} : memref<{{[0-9]+}}xbf16>
 // CHECK:         func.call @fo_panel_bf16(
-// CHECK:         func.call @fo_tile_bf16_32x32(
+// CHECK:         func.call @fo_tile_bf16_32x32l(
 // CHECK-LABEL: func.func private @kernel_matmul_2(
 // CHECK-NOT:     fo_rows_i8
 // CHECK:         func.call @fo_panel_i8(
@@ -212,7 +212,7 @@ func.func @along_depth(%x: tensor<4x200xf32>, %w: tensor<64x200xf32>, %v: tensor
 // CHECK:         func.call @fo_panel_ui8(
 // CHECK:         func.call @fo_rows_ui8(
 // CHECK:         scf.for %panel_
-// CHECK:         func.call @fo_tile_ui8_
+// CHECK:         func.call @fo_tile_ui8_{{[0-9x]+}}l(
 func.func @narrow(%x: tensor<96x200xbf16>, %w: tensor<200x128xbf16>, %i: tensor<96x320xi8>, %j: tensor<320x128xi8>, %u: tensor<96x200xui8>, %v: tensor<200x128xi8>)
     -> (tensor<96x128xbf16>, tensor<96x128xbf16>, tensor<96x128xi32>, tensor<96x128xi32>) {
   %a = fused.kernel(%0 = %x : tensor<96x200xbf16>, %1 = %w : tensor<200x128xbf16>) -> (tensor<96x128xbf16>) attributes {schedule = {kind = "matmul"}} {

@@ -13,6 +13,8 @@ from c_printing import build_helpers
 from guard_pages import guarded, needs_guard_pages
 from lowered_programs import needs_compiler
 
+from fuse_opt.lowering.c.headers.product_groups import LINES
+
 Array = np.ndarray[Any, Any]
 SHAPES = [(7, 40), (31, 29), (9, 60), (16, 3)]
 """Rows and columns: of vectors, and of matrix registers where there are some: that share sums, beside each other, and narrow."""
@@ -23,12 +25,12 @@ MORE = 33
 _CALLS = """
 void product(long k, const {left} char *x, long x_row, long x_column, const signed char *w, {left} char *rows,
     long step, signed char *panel, int *sums) {{
-  fo_rows_{name}({more}, k, x, 0, x_row, x_column, rows, 0, step);
-  fo_panel_{name}(k, {columns}, w, 0, {columns}, 1, panel, 0, {panel});
+  fo_rows_{name}({more}, k, x, 0, x_row, x_column, rows, 0, step, {groups});
+  fo_panel_{name}(k, {columns}, w, 0, {columns}, 1, panel, 0, {panel}, {groups});
   long registers;
   fo_matrix_begin(&registers);
-  fo_tile_{name}_{rows}x{columns}((k + 3) / 4, rows, 0, step, panel, 0, {panel}, sums, {columns}, {columns}, 0, &registers);
-  fo_tile_{name}_{rows}x{columns}((k + 3) / 4, rows, 0, step, panel, 0, {panel}, sums, {columns}, {columns}, 1, &registers);
+  {tile}((k + 3) / 4, rows, 0, step, panel, 0, {panel}, sums, {columns}, {columns}, 0, &registers);
+  {tile}((k + 3) / 4, rows, 0, step, panel, 0, {panel}, sums, {columns}, {columns}, 1, &registers);
   fo_matrix_end(&registers);
 }}
 """
@@ -48,11 +50,14 @@ if platform.machine() != "x86_64":
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 @pytest.mark.parametrize(("name", "left"), [("i8", "signed"), ("ui8", "unsigned")])
 @pytest.mark.parametrize(("many", "columns"), SHAPES)
+@pytest.mark.parametrize("in_lines", [False, True], ids=["as they are", "in lines"])
 def test_every_build_gives_exact_sums(
-    name: str, left: str, machine: str, many: int, columns: int, tmp_path: Path
+    name: str, left: str, machine: str, many: int, columns: int, in_lines: bool, tmp_path: Path
 ) -> None:
-    tile = f"fo_tile_{name}_{many}x{columns}"
-    text = _CALLS.format(left=left, name=name, rows=many, more=MORE, columns=columns, panel=STEP)
+    """Of rows that end in their last group, and of those that zeros follow up to whole lines."""
+    tile, line = f"fo_tile_{name}_{many}x{columns}{LINES * in_lines}", 64 if in_lines else 4
+    groups = f"(k + {line - 1}) / {line} * {line // 4}"
+    text = _CALLS.format(left=left, name=name, tile=tile, more=MORE, columns=columns, panel=STEP, groups=groups)
     helpers = [f"fo_rows_{name}", f"fo_panel_{name}", tile, *REGISTERS]
     library = build_helpers(helpers, text, "cc", machine, tmp_path)
     rng = np.random.default_rng(11)
@@ -70,9 +75,10 @@ def test_every_build_gives_exact_sums(
         w = rng.integers(-128, 128, (depth, columns)).astype(np.int8)
         sums = rng.integers(-1000, 1000, (many + 2, columns)).astype(np.int32)
         around = sums[[0, -1]].copy()
-        step = -(-depth // 4) * 4 + 16
-        rows: Array = np.zeros((MORE, step), x.dtype)
-        panel: Array = np.zeros((-(-depth // 4) + 1) * STEP * 4, np.int8)
+        length = -(-depth // line) * line
+        step = length + 16
+        rows: Array = np.full((MORE, step), 7, x.dtype)
+        panel: Array = np.full((length // 4 + 1) * STEP * 4, 7, np.int8)
         given = np.ascontiguousarray(x.T) if transposed else x
         x_row, x_column = (stride // given.itemsize for stride in (given.T if transposed else given).strides)
         x_at, w_at, rows_at, panel_at, sums_at = (ctypes.c_void_p(e.ctypes.data) for e in (given, w, rows, panel, sums))
@@ -85,7 +91,7 @@ def test_every_build_gives_exact_sums(
 
 _COPY = """
 void copy(long k, const signed char *from, long row, signed char *to, long step) {
-  fo_rows_i8(3, k, from, 0, row, 1, to, 0, step);
+  fo_rows_i8(3, k, from, 0, row, 1, to, 0, step, step / 4);
 }
 """
 
@@ -113,10 +119,10 @@ def test_copies_of_rows_end_where_their_last_group_does(tmp_path: Path) -> None:
 _PAIRS = """
 void product(long k, const unsigned short *x, long x_row, const unsigned short *w, long w_row, long w_column,
     unsigned short *panel, float *sums) {{
-  fo_panel_bf16(k, {columns}, w, 0, w_row, w_column, panel, 0, {step});
+  fo_panel_bf16(k, {columns}, w, 0, w_row, w_column, panel, 0, {step}, {groups});
   long registers;
   fo_matrix_begin(&registers);
-  fo_tile_bf16_{rows}x{columns}((k + 1) / 2, x, 0, x_row, panel, 0, {step}, sums, 0, {columns}, 1, &registers);
+  {tile}((k + 1) / 2, x, 0, x_row, panel, 0, {step}, sums, 0, {columns}, 1, &registers);
   fo_matrix_end(&registers);
 }}
 """
@@ -125,14 +131,21 @@ void product(long k, const unsigned short *x, long x_row, const unsigned short *
 @needs_compiler
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 @pytest.mark.parametrize(("many", "columns"), SHAPES)
-def test_every_build_multiplies_pairs_of_bf16(machine: str, many: int, columns: int, tmp_path: Path) -> None:
-    """Where no instruction does, a panel is of f32, in a copy that has room for it."""
-    text = _PAIRS.format(rows=many, columns=columns, step=STEP)
-    helpers = ["fo_panel_bf16", f"fo_tile_bf16_{many}x{columns}", *REGISTERS]
+@pytest.mark.parametrize("in_lines", [False, True], ids=["as they are", "in lines"])
+def test_every_build_multiplies_pairs_of_bf16(
+    machine: str, many: int, columns: int, in_lines: bool, tmp_path: Path
+) -> None:
+    """
+    Where no instruction does, a panel is of f32, in a copy that has room for it. What lies there before are no numbers: none
+    is multiplied, not even by the zeros that follow a row.
+    """
+    tile, line = f"fo_tile_bf16_{many}x{columns}{LINES * in_lines}", 32 if in_lines else 2
+    text = _PAIRS.format(tile=tile, columns=columns, step=STEP, groups=f"(k + {line - 1}) / {line} * {line // 2}")
+    helpers = ["fo_panel_bf16", tile, *REGISTERS]
     library = build_helpers(helpers, text, "cc", machine, tmp_path)
     rng = np.random.default_rng(12)
     for depth, transposed in ((1, False), (31, True), (700, False)):
-        even = depth + depth % 2
+        even = -(-depth // line) * line
         x, w = (
             rng.integers(-20, 20, (many, even)),
             rng.integers(-20, 20, (depth, columns)),
