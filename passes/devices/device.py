@@ -180,6 +180,13 @@ def nearest_gpu(title: str, figures: Mapping[str, int]) -> Device:
     return named[0] if named else min(known, key=distance)
 
 
+def generations(capability: int) -> tuple[str, ...]:
+    """The features of a GPU by ten times its compute capability: its own one, and the earlier ones that any file here names."""
+    named = {feature for device in map(find_device, device_names()) if device.gpu for feature in device.features}
+    numbers = {int(name.removeprefix("sm_")) for name in named if name.startswith("sm_")} | {capability}
+    return tuple(f"sm_{number}" for number in sorted(numbers) if number <= capability)
+
+
 def _read_device(name: str) -> Device:
     path = _FOLDER / f"{_PREFIX}{name}.toml" if name in device_names() else Path(name)
     if path.suffix != ".toml":

@@ -11,7 +11,7 @@ from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.gpu.kernels import DEVICE
 from fuse_opt.dialects.interfaces.properties import int_value
-from fuse_opt.passes.devices.device import Device, device_names, find_device, nearest_gpu
+from fuse_opt.passes.devices.device import Device, device_names, find_device, generations, nearest_gpu
 from fuse_opt.passes.remarks import RefusedError
 
 DEFAULT_GPU = "h100"
@@ -97,6 +97,10 @@ def device_of(module: ModuleOp) -> Device:
         return device
     given = {name: found.data.get(name) for name in ("processors", "cache_bytes", "bandwidth")}
     numbers = {name: value.value.data for name, value in given.items() if isinstance(value, IntegerAttr)}
+    asked = found.data.get("capability")
+    if isinstance(asked, IntegerAttr) and asked.value.data > 0:
+        # Of the device that is there: the file may be another one's.
+        device = replace(device, features=generations(asked.value.data))
     return replace(device, **{name: value for name, value in numbers.items() if value > 0})
 
 

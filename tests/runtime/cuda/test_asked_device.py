@@ -9,7 +9,7 @@ from ir_testing import parse
 from stand_in_driver import needs_stand_in, run_script
 
 from fuse_opt.lowering.emit.cuda import emit_cuda
-from fuse_opt.passes.devices.device import find_device, nearest_gpu
+from fuse_opt.passes.devices.device import Device, device_names, find_device, generations, nearest_gpu
 from fuse_opt.passes.devices.gpu_attach_device import attach_found, attached_device, device_of, make_for
 from fuse_opt.runtime.device.compiler import compile_cuda, find_cuda_compiler
 from fuse_opt.runtime.disk_cache import DiskCache
@@ -49,6 +49,21 @@ def test_what_the_driver_says_is_on_the_module() -> None:
     attach_found(module, "Tesla T4", {})
     make_for(module, "cuda")
     assert device_of(module) == device, "a module that names one keeps it"
+
+
+def test_what_libraries_may_run_goes_by_the_capability_that_is_there() -> None:
+    for name in device_names():
+        if (device := find_device(name)).gpu:
+            assert generations(dict(device.gpu)["capability"]) == device.features, name
+    narrow = {"bandwidth": 360 * 10**9, "processors": 28, "capability": 86}  # nearest to a T4, which has no bf16
+    older = {"bandwidth": 616 * 10**9, "processors": 68, "capability": 75}  # nearest to an L4, which has
+    found = list[Device]()
+    for figures in (narrow, older):
+        module = parse(NARROW)
+        attach_found(module, "another", figures)
+        found.append(device_of(module))
+    assert [device.name for device in found] == ["t4", "l4"]
+    assert found[0].features == ("sm_70", "sm_75", "sm_80", "sm_86") and found[1].features == ("sm_70", "sm_75")
 
 
 def test_narrow_floats_compile_for_older_processors(tmp_path: Path) -> None:
