@@ -160,9 +160,10 @@ def main() -> None:
     ends = time.monotonic() + options.seconds
     chosen = [case for case in cases() if not options.only or case.name in options.only.split(",")]
     if options.texts or options.compile_only:
+        print("| case | launches | host ops | right |\n|---|---|---|---|")
         for case in chosen:
             stats = fuse_opt.compile(module_of(case), target="cuda").stats
-            print(f"{case.name}: {stats.launches} launches, {stats.host_ops} host ops", flush=True)
+            print(f"| {case.name} | {stats.launches} | {stats.host_ops} | {stats.host_ops == 0} |", flush=True)
         return
     torch: Any = import_module("torch")
     torch.cuda.init()  # its context is everybody's

@@ -297,9 +297,10 @@ def main() -> None:
     chosen = [case for case in cases_of_ops() if not options.only or case.name in options.only.split(",")][first::step]
     rows: list[dict[str, Any]] = []
     if options.texts:
+        print("| case | launches | host ops | right |\n|---|---|---|---|")
         for case in chosen:
             stats = fuse_opt.compile(text_of(case), target="cuda").stats
-            print(f"{case.name}: {stats.launches} launches, {stats.host_ops} host ops", flush=True)
+            print(f"| {case.name} | {stats.launches} | {stats.host_ops} | {stats.host_ops == 0} |", flush=True)
         return
     from gpu_measure import Bench
 

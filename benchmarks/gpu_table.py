@@ -64,6 +64,7 @@ def gelu_by_erfc(f: Any, x: Any, b: Any) -> Any:
     return f.op("erfc", [y * -(0.5**0.5)]) * (y * 0.5)
 
 
+POOL = "{kernel_shape = array<i64: 2, 2>, strides = array<i64: 2, 2>} "
 EXTRAS = [
     Workload("W2t", "bias + GELU (tanh)", ((16384, 2048), (2048,)), lambda f, x, b: f.gelu(x + b, "tanh")),
     Workload("W2c", "bias + GELU (erfc), JAX's", ((16384, 2048), (2048,)), gelu_by_erfc),
@@ -72,6 +73,8 @@ EXTRAS = [
              ("f32", "f32", "i1", "f32", "f32")),
     Workload("W6h", "RMS norm", ((16384, 4096), (4096,)), lambda f, x, s: f.rms_norm(x, s), "bf16"),
     Workload("S1024h", "softmax of rows", ((65536, 1024),), lambda f, x: f.softmax(x), "bf16"),
+    Workload("Pool", "average of windows of 2 x 2", ((31, 64, 112, 112),),
+             lambda f, x: f.op("avg_pool", [x], (31, 64, 56, 56), POOL)),
     Workload("Middle", "softmax over a middle axis", ((64, 1024, 512),),
              lambda f, x: f.op("softmax", [x], attributes="{axis = 1 : i64} ")),
     Workload("Few", "mean over axis 0 of 4 columns", ((10_000_000, 4),), lambda f, x: f.mean(x, 0)),
