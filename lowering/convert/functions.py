@@ -9,75 +9,30 @@ from math import prod
 from typing import Any, ClassVar, Generic, TypeVar
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DictionaryAttr,
-    IntegerAttr,
-    ModuleOp,
-    StringAttr,
-    TensorType,
-    UnitAttr,
-    i64,
-)
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
-from fuse_opt.dialects.analysis.kernel_access import generated_kind, is_library, library_op
+from fuse_opt.dialects.analysis.kernel_access import generated_kind, library_op
 from fuse_opt.dialects.analysis.kernel_parts import kernel_passes
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, trace_written
 from fuse_opt.dialects.analysis.prepared import PREPARED, prepare_name, prepared_arguments
-from fuse_opt.dialects.analysis.storage import (
-    MOST_BYTES,
-    StorageMap,
-    analyse_storage,
-    argument_attributes,
-    byte_size,
-    functions_of,
-    value_name,
-)
-from fuse_opt.dialects.fused import PARTITION, KernelOp, OutlinedOp, PartitionOp, YieldOp
-from fuse_opt.dialects.gpu import BulkOp, LibraryCallOp
-from fuse_opt.dialects.implementation.chains import Link
-from fuse_opt.dialects.implementation.offers import BackendFault, find_offer
-from fuse_opt.dialects.implementation.queries import (
-    absorbed_chain,
-    called_implementation,
-    inplace_operands,
-    opaque_op,
-    saved_beside,
-)
-from fuse_opt.dialects.implementation.site import Site
-from fuse_opt.dialects.implementation.switch import platform_of
-from fuse_opt.dialects.interfaces.composite_op import CompositeOp
-from fuse_opt.dialects.interfaces.layouts import any_encoded, check_encoding, encoding, memory_extents
-from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.properties import int_array, plain_properties
-from fuse_opt.dialects.interfaces.shapes import has_sizes, is_sized, shape
-from fuse_opt.dialects.interfaces.structured_op import StructuredOp
-from fuse_opt.dialects.scalar import is_one_number
-from fuse_opt.dialects.types.extents import may_exceed
+from fuse_opt.dialects.analysis.storage import analyse_storage, argument_attributes, functions_of
+from fuse_opt.dialects.fused import KernelOp, OutlinedOp, PartitionOp
+from fuse_opt.dialects.gpu import BulkOp
+from fuse_opt.dialects.implementation.queries import absorbed_chain, opaque_op
+from fuse_opt.dialects.interfaces.layouts import memory_extents
+from fuse_opt.dialects.interfaces.shapes import has_sizes, shape
 from fuse_opt.dialects.types.size import Extent, SizeRefusal
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
-from fuse_opt.lowering.convert.call_orders import orders_entry, orders_of, saved_entry, takes_orders
+from fuse_opt.lowering.convert.calls import Calls, is_fallback
+from fuse_opt.lowering.convert.convertible import check_convertible, check_in_place
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
-from fuse_opt.lowering.convert.memory import (
-    RESULTS,
-    SIZES,
-    Constants,
-    ProgramMemory,
-    caller_axes,
-    is_constant,
-    memref_type,
-)
+from fuse_opt.lowering.convert.memory import RESULTS, SIZES, Constants, ProgramMemory, caller_axes, memref_type
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.buffers import Parameter, Scratch
-from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_key, kernel_name
-from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS, INSIDE
-from fuse_opt.lowering.reference.kernels import find_implementation
-
-REFERENCE = "reference"
-"""The implementation that runs a kernel op by op; its config names the function that holds the ops."""
+from fuse_opt.lowering.kernel.naming import kernel_key, kernel_name
+from fuse_opt.lowering.program import REFERENCE
 
 Generated = TypeVar("Generated")
 """A kernel's code on a target, with what launching it takes."""
@@ -205,7 +160,7 @@ class _FunctionConverter(Generic[Generated]):
         check_convertible(function)
         split_library_kernels(function, module.generates_product)
         storages = analyse_storage(function)
-        _check_in_place(function, storages)
+        check_in_place(function, storages)
         self.block = Block(arg_types=[memref_type(value) for value in function.body.block.args])
         for new, old in zip(self.block.args, function.body.block.args, strict=True):
             new.name_hint = old.name_hint
@@ -213,6 +168,7 @@ class _FunctionConverter(Generic[Generated]):
         for value in self.memory.own_results:
             argument = self.block.insert_arg(memref_type(value), len(self.block.args))
             argument.name_hint = value.name_hint
+        self.calls = Calls(function, self.memory, module.unique, module.define)
         self.bulks: list[BulkOp] = []
         self._segment: object = None
 
@@ -224,7 +180,7 @@ class _FunctionConverter(Generic[Generated]):
                 except SizeRefusal as error:
                     raise error.about(op) from error.__cause__
             elif isinstance(op, PartitionOp):
-                self._bulk_of(op).body.block.add_op(self._partition_call(op))
+                self._bulk_of(op).body.block.add_op(self.calls.partition_call(op))
             else:
                 continue
             if self.module.traced is not None:
@@ -289,11 +245,11 @@ class _FunctionConverter(Generic[Generated]):
         if (
             kernel.schedule_kind() != REFERENCE
             and (op := library_op(kernel)) is not None
-            and not _is_fallback(kernel, op)
+            and not is_fallback(kernel, op)
         ):
-            launch = self._library_call(kernel, op, kernel.results)
+            launch = self.calls.library_call(kernel, op, kernel.results)
         elif kernel.schedule_kind() != REFERENCE and (links := absorbed_chain(kernel)) is not None:
-            launch = self._absorbing_call(kernel, opaque_op(kernel), links)
+            launch = self.calls.absorbing_call(kernel, opaque_op(kernel), links)
         elif kernel.schedule_kind() != REFERENCE and (parts := library_parts(kernel)) is not None:
             launch = self._call_and_launch(kernel, parts, memory)
         elif kernel.implementation is not None:
@@ -302,7 +258,7 @@ class _FunctionConverter(Generic[Generated]):
                 "op of a library; remove the property", kernel
             )  # fmt: skip
         else:
-            launch = self._reference_call(kernel)
+            launch = self.calls.reference_call(kernel)
         self._bulk_of(kernel).body.block.add_op(launch)
 
     def _bulk_of(self, kernel: OutlinedOp) -> BulkOp:
@@ -338,7 +294,7 @@ class _FunctionConverter(Generic[Generated]):
 
     def _call_and_launch(self, kernel: KernelOp, parts: LibraryParts, memory: Sequence[int]) -> Operation:
         """Adds the call; gives the launch that goes over its result in place."""
-        call = self._library_call(kernel, parts.op, [kernel.results[parts.home]])
+        call = self.calls.library_call(kernel, parts.op, [kernel.results[parts.home]])
         if parts.offered:
             call.attributes[EPILOGUE] = UnitAttr()
         self._bulk_of(kernel).body.block.add_op(call)
@@ -351,120 +307,6 @@ class _FunctionConverter(Generic[Generated]):
         buffers = [self.memory.flat(parts.value_of(kernel, p)) for p in self.module.parameters(found)]
         parts.epilogue.drop_all_references()
         return self.module.launch(found, buffers, self.memory.number)
-
-    def _library_call(self, kernel: KernelOp, op: GraphOp, results: Sequence[SSAValue]) -> Operation:
-        name = called_implementation(kernel)
-        found = find_implementation(op.name, name)
-        if found is None:
-            if name is None:
-                raise LoweringError(f"'{op.name}' is opaque and no implementation is registered for it", op)
-            message = f"'{op.name}': '{name}' is not an implementation of it; remove the property, or register it"
-            raise LoweringError(message, op)
-        try:
-            plain_properties(op)
-        except TypeError as error:
-            raise LoweringError(f"'{op.name}': {error}", op) from error
-        orders = orders_of((*op.operands, *op.results))
-        if orders is None or (any(orders) and not takes_orders(kernel)):
-            foreign = next(v for v in (*op.operands, *op.results) if encoding(v) is not None)
-            raise LoweringError(
-                f"'{op.name}': '{found.name}' takes operands and gives results in row-major order, got '{foreign.type}'; "
-                "run assign-layouts, or convert it by graph.to_layout", op
-            )  # fmt: skip
-        if not found.by_python and platform_of(self.function) == "cpu":
-            return self._absorbing_call(kernel, op, ())
-        inputs = [self.memory.shaped(kernel.operands[kernel.block.args.index(value)]) for value in op.operands]  # pyright: ignore[reportArgumentType]
-        outputs = [self.memory.shaped(value) for value in results]
-        _check_workspace(kernel, op, found.name, ())
-        workspace, saved = self.memory.workspace(kernel), saved_entry(kernel)
-        touched = () if saved else op.elements_touched()
-        config = {**op.properties, **orders_entry(orders), **saved}
-        return LibraryCallOp(found.name, op.name, inputs, outputs, config, workspace, touched)
-
-    def _absorbing_call(self, kernel: KernelOp, op: GraphOp | None, links: Sequence[Link]) -> Operation:
-        """
-        A call of an op with a chain behind it: of all the kernel's operands, with the steps as texts, and a function of the ops
-        for who looks at memory between steps.
-        """
-        assert op is not None and kernel.implementation is not None
-        name = kernel.implementation.data
-        _check_workspace(kernel, op, name, links)
-        config = {
-            **op.properties,
-            CHAIN: ArrayAttr(StringAttr(link.text()) for link in links),
-            CHAIN_OPERANDS: int_array([kernel.block.args.index(value) for value in op.operands]),  # pyright: ignore[reportArgumentType]
-            "function": StringAttr(self._reference_function(kernel)),
-            **orders_entry(orders_of((*kernel.operands, *kernel.results)) or ()),
-            **saved_entry(kernel),
-        }
-        inputs = [self.memory.shaped(value) for value in kernel.operands]
-        outputs = [self.memory.shaped(value) for value in kernel.results]
-        return LibraryCallOp(name, op.name, inputs, outputs, config, self.memory.workspace(kernel))
-
-    def _reference_call(self, kernel: KernelOp) -> Operation:
-        return self._call_of_body(kernel, REFERENCE, {"function": StringAttr(self._reference_function(kernel))})
-
-    def _partition_call(self, partition: PartitionOp) -> Operation:
-        """A call of what the backend makes of the body."""
-        backend = partition.backend.data
-        name = self._function_of_body(partition, f"partition_{backend}", f"what {backend} runs")
-        inside = self.memory.inside(partition)
-        config: dict[str, Attribute] = {"function": StringAttr(name), "backend": partition.backend}
-        if inside:
-            config[INSIDE] = IntegerAttr(len(inside), i64)
-        return self._call_of_body(partition, PARTITION, config, inside)
-
-    def _call_of_body(
-        self, kernel: OutlinedOp, implementation: str, config: dict[str, Attribute], inside: Sequence[SSAValue] = ()
-    ) -> Operation:
-        """A call of a function of the module that has the body; `inside` are more buffers that it writes to."""
-        inputs = [self.memory.shaped(value) for value in kernel.operands]
-        outputs = [*(self.memory.shaped(value) for value in kernel.results), *inside]
-        return LibraryCallOp(implementation, kernel.name, inputs, outputs, config, self.memory.workspace(kernel))
-
-    def _reference_function(self, kernel: KernelOp) -> str:
-        """The name of a function of the module with the kernel's ops, which the reference runs."""
-        name = f"reference_{kernel_name(kernel).removeprefix('kernel_')}"
-        return self._function_of_body(kernel, name, kernel_comment(kernel))
-
-    def _function_of_body(self, kernel: OutlinedOp, name: str, comment: str) -> str:
-        """The name of a new function of tensors, with the ops of the body."""
-        name = self.module.unique(name)
-        body = Region()
-        kernel.body.clone_into(body)
-        last = body.block.last_op
-        assert isinstance(last, YieldOp)
-        returned = func.ReturnOp(*last.operands)
-        last.detach()
-        last.erase()
-        body.block.add_op(returned)
-        types = [value.type for value in kernel.operands], [value.type for value in kernel.results]
-        function = func.FuncOp(name, types, body, "private")
-        function.attributes[REFERENCE] = StringAttr(comment)
-        self.module.define(function, self.function)
-        return name
-
-
-def _check_workspace(kernel: KernelOp, op: GraphOp, name: str, links: Sequence[Link]) -> None:
-    """Raises LoweringError where the implementation asks for more memory than the kernel says: nobody else gives it any."""
-    offer = find_offer(op.name, name)
-    if offer is None or not offer.takes_workspace:
-        return
-    try:
-        wanted = offer.workspace_bytes(Site.of(op, links=links, saved=saved_beside(kernel)))
-    except BackendFault as fault:
-        raise LoweringError(str(fault), op) from fault
-    if wanted > (given := kernel.workspace_bytes()):
-        raise LoweringError(
-            f"'{op.name}' is run by '{name}', which takes a workspace of {wanted} bytes, got {given}; run "
-            "select-implementation and plan-memory again",
-            kernel,
-        )
-
-
-def _is_fallback(kernel: KernelOp, op: GraphOp) -> bool:
-    """Whether no function is named for an op on values in other orders: those that are called take row-major order."""
-    return kernel.implementation is None and any_encoded((*op.operands, *op.results))
 
 
 def scheduled(kernel: KernelOp) -> Sequence[LoopBody] | None:
@@ -489,67 +331,3 @@ def scheduled(kernel: KernelOp) -> Sequence[LoopBody] | None:
 def _sizes_of(value: SSAValue) -> dict[str, Attribute]:
     """What says the extents of a buffer whose type has unknown ones."""
     return {SIZES: ShapeAttr.of(memory_extents(value))} if has_sizes(value) else {}
-
-
-def check_convertible(function: func.FuncOp) -> None:
-    """Raises LoweringError for what the passes before should have taken care of."""
-    for value in function.body.block.args:
-        _check_static(value, function)
-    for op in function.body.block.ops:
-        match op:
-            case OutlinedOp() | func.ReturnOp():
-                pass
-            case CompositeOp():
-                raise LoweringError(f"'{op.name}' is composite; run decompose and wrap-kernels first", op)
-            case StructuredOp() if not op.operands and (op.stored_value() is not None or is_one_number(op.body())):
-                pass
-            case StructuredOp() if all(map(is_sized, (*op.operands, *op.results))) and op.is_alias():
-                pass
-            case GraphOp():
-                raise LoweringError(f"'{op.name}' is not in a kernel; run wrap-kernels first", op)
-            case _:
-                raise LoweringError(
-                    f"'{op.name}' cannot be lowered: expected fused.kernel, constants and views in '{function.sym_name.data}'",
-                    op,
-                )
-        for value in op.results:
-            _check_static(value, op)
-
-
-def _check_static(value: SSAValue, op: Operation) -> None:
-    try:
-        check_encoding(value)
-    except VerifyException as error:
-        raise LoweringError(f"'{op.name}': {value_name(value)} is of {error}", op) from error
-    try:
-        if is_sized(value):
-            if may_exceed(MOST_BYTES, byte_size(value) or 0):
-                return
-            problem = f"has the type {value.type}; expected fewer than 2**63 bytes"
-        else:
-            problem = f"has the dynamic type {value.type}; give static shapes and run infer-shapes"
-    except VerifyException:
-        problem = f"is of type {value.type}; expected a tensor"
-    raise LoweringError(f"'{op.name}': {value_name(value)} {problem}", op)
-
-
-def _check_in_place(function: func.FuncOp, storages: StorageMap) -> None:
-    """Raises LoweringError for a kernel that would write to memory that is not the program's to write."""
-    for op in function.body.block.ops:
-        if not isinstance(op, KernelOp):
-            continue
-        for result, operand in op.inplace_pairs():
-            storage = storages.of(op.results[result])
-            name = value_name(op.operands[operand])
-            if storage.kind == "argument" and not storage.donated:
-                raise LoweringError(
-                    f"'fused.kernel' inplace: {name} is memory of an argument that is not given up; "
-                    "write graph.donated on the argument, or remove the property", op
-                )  # fmt: skip
-            if is_constant(storage):
-                raise LoweringError(f"'fused.kernel' inplace: {name} is a constant; remove the property", op)
-            if is_library(op) and operand not in inplace_operands(op)[result]:
-                problem = "is read by an implementation that does not offer to overwrite it"
-                raise LoweringError(f"'fused.kernel' inplace: {name} {problem}; remove the property", op)
-            if byte_size(op.results[result]) != byte_size(op.operands[operand]):
-                raise LoweringError(f"'fused.kernel' inplace: {name} has another size than the result", op)

@@ -57,6 +57,7 @@ from fuse_opt.lowering.program import (
     INSIDE,
     NUMPY_NAMES,
     ORDERS,
+    REFERENCE,
     Buffer,
     BufferRef,
     ConfigValue,
@@ -72,9 +73,6 @@ from fuse_opt.lowering.program.float_formats import Array
 from fuse_opt.lowering.reference.interpreter import dense_array, evaluate_function, logical_array, memory_array
 from fuse_opt.lowering.reference.kernels import find_implementation
 from fuse_opt.lowering.reference.kernels.partitions import find_partition_build
-
-REFERENCE = "reference"
-
 
 Kernel = func.FuncOp | gpu.FuncOp
 

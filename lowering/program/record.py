@@ -15,10 +15,12 @@ from fuse_opt.lowering.program.float_formats import NARROW
 VECTOR_BYTES = 16
 """Of the widest access that a thread of a GPU can make, which must begin at a multiple."""
 
+REFERENCE = "reference"
+"""The implementation that runs a kernel op by op; a call's `config` names the function that holds the ops."""
 CHAIN, CHAIN_OPERANDS = "fused.chain", "fused.operands"
+"""Entries of a call's `config`: the steps behind the op that it runs, as texts; which inputs are the op's operands."""
 ORDERS = "fused.orders"
-"""By input, then by output, in a call's `config`: the axes from outermost to innermost in memory; empty for row-major order."""
-"""Entries of a call's config: the steps behind the op that it runs, as texts; which inputs are the op's operands."""
+"""By input, then by output: the axes from outermost to innermost in memory; empty for row-major order."""
 SAVED = "fused.saved"
 """What else a call makes of its operands, as texts: behind the op's results are those, in this order."""
 INSIDE = "fused.inside"
