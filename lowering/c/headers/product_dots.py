@@ -1,7 +1,8 @@
 """Tiles of matrix products whose operands have the contracted dimension side by side: vectors of partial sums along it.
 
 Each sum is a vector, which is joined at the end, so few rows or columns do not leave vectors empty, and a transposed operand is
-read where it lies. The order of sums follows from the extents of the tile and the machine's vectors.
+read where it lies, narrow floats too: they are widened in registers. The order of sums follows from the extents of the tile and
+the machine's vectors.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from functools import cache
 
 from fuse_opt.lowering.c.headers.tile_steps import Bounds, even_parts
 
-_NAME = re.compile(r"fo_dot_(f32|f64)_(\d+)x(\d+)")
-_TYPES = {"f32": ("float", "fo_i32", 4), "f64": ("double", "fo_i64", 8)}
-"""By element type: its name in C, an integer of its size, and its bytes."""
+_NAME = re.compile(r"fo_dot_(f32|f64|bf16|f16)_(\d+)x(\d+)")
+_F32 = ("float", "fo_i32", 4)
+_TYPES = {"f32": _F32, "f64": ("double", "fo_i64", 8), "bf16": _F32, "f16": _F32}
+"""By the right operand's element type, of those it is computed in: their name in C, an integer of their size, and their bytes."""
+NARROW = ("bf16", "f16")
+"""Right operands that are widened as they are read; left ones are wide."""
 _CHAINS = 8
 """Sums that wait for nothing: where a tile has fewer, each is of several vectors in turn."""
 _PARTS = ((2, 4), (3, 3), (4, 2), (1, 8), (8, 1))
@@ -26,7 +30,7 @@ _DOT = """\
 __attribute__((optimize("fp-contract=fast", "tree-slp-vectorize")))  // the sums of vectors' elements, side by side
 #endif
 static __attribute__((noinline, unused)) void {name}(long k, const {c} *a, long a_at, long a_step,
-    const {c} *b, long b_at, long b_step, {c} *c, long c_at, long c_step, long add) {{
+    const {right} *b, long b_at, long b_step, {c} *c, long c_at, long c_step, long add) {{
 #if defined(__clang__)
 #pragma clang fp contract(fast)
 #endif
@@ -43,6 +47,7 @@ static __attribute__((noinline, unused)) void {name}(long k, const {c} *a, long 
 
 
 def dot_name(element: str, rows: int, columns: int) -> str:
+    """The function for so many rows and columns, and for a right operand of an element type."""
     return f"fo_dot_{element}_{rows}x{columns}"
 
 
@@ -61,7 +66,15 @@ def dot_text(name: str) -> str | None:
     )
     wide = _part(element, 64, (0, rows), (0, columns), columns)
     return _DOT.format(
-        name=name, rows=rows, columns=columns, c=kind, room=rows * columns, wide=wide, half=half, quarter=quarter
+        name=name,
+        rows=rows,
+        columns=columns,
+        c=kind,
+        right="unsigned short" if element in NARROW else kind,
+        room=rows * columns,
+        wide=wide,
+        half=half,
+        quarter=quarter,
     )
 
 
@@ -74,13 +87,14 @@ def _time(cut: tuple[Bounds, Bounds]) -> float:
 def _part(element: str, width: int, rows: tuple[int, int], columns: tuple[int, int], step: int) -> str:
     """The sums of some rows and columns in vectors of so many bytes, put into `sums`, whose rows lie `step` apart."""
     kind, integer, size = _TYPES[element]
-    count, wide, pinned = width // size, width == 64, width >= 32
+    count = width // size
     pairs = [(i, j) for i in range(*rows) for j in range(*columns)]
     chains = max(1, _CHAINS // len(pairs))
     names = [f"s{i}_{j}_{n}" for i, j in pairs for n in range(chains)]
     lines = [
         f"typedef {kind} fo_v __attribute__((vector_size({width}), aligned(sizeof({kind})), may_alias));",
         f"typedef {integer} fo_m __attribute__((vector_size({width})));",
+        *_narrow_types(element, width),
         f"const fo_m last = (fo_m){{{', '.join(map(str, range(count)))}}} >= (fo_m){{0}} + ({integer})({count} - k % {count});",
         "fo_v " + ", ".join(f"{name} = {{0}}" for name in names) + ";",
         "long p = 0;",
@@ -88,32 +102,56 @@ def _part(element: str, width: int, rows: tuple[int, int], columns: tuple[int, i
     if chains > 1:
         lines.append(f"for (; p + {chains * count} <= k; p += {chains * count}) {{")
         for n in range(chains):
-            lines += _step(pairs, n, f"p + {n * count}", "", wide, pinned)
+            lines += _step(element, pairs, n, f"p + {n * count}", False, width)
         lines.append("}")
     lines.append(f"for (; p + {count} <= k; p += {count}) {{")
-    lines += [*_step(pairs, 0, "p", "", wide, pinned), "}"]
+    lines += [*_step(element, pairs, 0, "p", False, width), "}"]
     lines.append(f"if (p < k && k >= {count}) {{")
-    lines += [*_step(pairs, 0, f"k - {count}", "(fo_v)((fo_m)", wide, pinned), "}"]
+    lines += [*_step(element, pairs, 0, f"k - {count}", True, width), "}"]
     lines += [f"s{i}_{j}_0 += s{i}_{j}_{n};" for n in range(1, chains) for i, j in pairs]
     lines += _folded(count, pairs, step)
     lines.append(f"for (; k < {count} && p < k; p++) {{")
-    lines += [f"  sums[{i * step + j}] += a[{i} * a_step + p] * b[{j} * b_step + p];" for i, j in pairs]
+    of_b = f"fo_{element}_to_f32({{}})" if element in NARROW else "{}"
+    lines += [
+        f"  sums[{i * step + j}] += a[{i} * a_step + p] * {of_b.format(f'b[{j} * b_step + p]')};" for i, j in pairs
+    ]
     lines.append("}")
     return "  {\n" + "".join(f"    {line}\n" for line in lines) + "  }\n"
 
 
-def _step(pairs: list[tuple[int, int]], chain: int, at: str, masked: str, wide: bool, pinned: bool) -> list[str]:
+def _narrow_types(element: str, width: int) -> list[str]:
+    """Vectors of narrow elements, which fill so many bytes once they are widened."""
+    if element not in NARROW:
+        return []
+    stored = f"typedef unsigned short fo_n __attribute__((vector_size({width // 2}), aligned(2), may_alias, unused));"
+    return [stored, f"typedef fo_u32 fo_w __attribute__((vector_size({width}), unused));"]
+
+
+def _loaded(element: str, name: str, place: str, width: int) -> list[str]:
+    """A vector of the right operand, wide ones as they are."""
+    if element not in NARROW:
+        return [f"  fo_v {name} = *(const fo_v *)({place});"]
+    if element == "bf16":
+        return [f"  fo_v {name} = (fo_v)(__builtin_convertvector(*(const fo_n *)({place}), fo_w) << 16);"]
+    elements = f"for (int l = 0; l < {width // 4}; l++) {name}[l] = fo_f16_to_f32(({place})[l]);"
+    if width < 32:
+        return [f"  fo_v {name};", f"  {elements}"]
+    instruction = f'__asm__("vcvtph2ps %1, %0" : "=v"({name}) : "m"(*(const fo_n *)({place})));'
+    return [f"  fo_v {name};", "#if defined(__F16C__)", f"  {instruction}", "#else", f"  {elements}", "#endif"]
+
+
+def _step(element: str, pairs: list[tuple[int, int]], chain: int, at: str, masked: bool, width: int) -> list[str]:
     """A vector of each row and column, multiplied; masked: without what a vector before had."""
-    end = " & last)" if masked else ""
     rows, columns = sorted({i for i, _ in pairs}), sorted({j for _, j in pairs})
-    lines = [
-        f"  fo_v {name}{n}_{chain} = {masked}*(const fo_v *)({name} + {n} * {name}_step + {at}){end};"
-        for name, numbers in (("a", rows), ("b", columns))
-        for n in numbers
-    ]
-    if wide and len(rows) <= len(columns) and not masked:  # those of the next call
+    lines: list[str] = []
+    for name, numbers, kind in (("a", rows, "f32"), ("b", columns, element)):
+        for n in numbers:
+            lines += _loaded(kind, f"{name}{n}_{chain}", f"{name} + {n} * {name}_step + {at}", width)
+            if masked:
+                lines.append(f"  {name}{n}_{chain} = (fo_v)((fo_m){name}{n}_{chain} & last);")
+    if width == 64 and len(rows) <= len(columns) and not masked:  # those of the next call
         lines += [f"  __builtin_prefetch(b + {j + len(columns)} * b_step + {at});" for j in columns]
-    if pinned:  # gcc would load again for each multiplication
+    if width >= 32:  # gcc would load again for each multiplication
         for name, numbers, others in (("a", rows, columns), ("b", columns, rows)):
             lines += [f'  __asm__("" : "+v"({name}{n}_{chain}));' for n in numbers if len(others) > 1]
     lines.append("  " + " ".join(f"s{i}_{j}_{chain} += a{i}_{chain} * b{j}_{chain};" for i, j in pairs))

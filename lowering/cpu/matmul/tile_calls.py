@@ -13,7 +13,7 @@ from fuse_opt.lowering.c.headers.product_dots import dot_name
 from fuse_opt.lowering.c.headers.product_groups import LINES
 from fuse_opt.lowering.c.headers.product_tiles import tile_name
 from fuse_opt.lowering.cpu.matmul.asking import Following
-from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, element_of
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, either
 from fuse_opt.lowering.cpu.matmul.tiling import Tiling
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
@@ -149,7 +149,7 @@ class TileCalls:
         zero = root.index_constant(0)
         along = self.tiling.along_depth
         transposed = self.tiling.transposed_rows
-        name = dot_name(self.element, rows, columns)
+        name = dot_name(element_of(right.memory).name, rows, columns)
         if not along:
             is_copied = block.copy is not None
             is_far = self.is_far or is_copied

@@ -78,7 +78,7 @@ COMPUTED_DOT_GROUPS = 4
 """The same of a right operand that is computed in a copy."""
 DOT_ROWS = 16
 """Rows for which a transposed right operand is read, or computed in a copy, in the order in which it lies; narrow elements in
-memory are so for fewer, as their copy has to be a wider one anyway."""
+memory are so for fewer, as each tile of their rows widens them again."""
 MANY_DOT_DEPTH = 512
 """Of a block of the contracted dimension for the most such rows, of which a first cache holds no more (measured)."""
 COMPUTED_BYTES = 32 << 10
@@ -399,7 +399,8 @@ def _shape(
         product.columns < FEW_COLUMNS and product.depth >= SHORT_DEPTH and (deep or product.rows >= FEW_COLUMNS)
     ):
         groups = COMPUTED_DOT_GROUPS if computed else DOT_GROUPS
-        return dot_shape(product.rows, product.columns, groups), narrow or not deep, True
+        packs = computed or not deep or (narrow and product.rows > product.columns)  # few columns are widened once
+        return dot_shape(product.rows, product.columns, groups), packs, True
     small = product.depth * product.columns * itemsize <= SMALL_BYTES and not _is_crowd(
         product.rhs[-2] * itemsize, product.depth
     )

@@ -222,3 +222,20 @@ def test_threads_change_no_bit() -> None:
         results = [result.view(np.uint16) for result in by_threads(partial(program, *case.arguments()))]
         for result in results[1:]:
             np.testing.assert_array_equal(result, results[0])
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("element", ["bf16", "f16"])
+def test_few_rows_read_narrow_weights_where_they_lie(element: str) -> None:
+    """Transposed ones, whose tiles widen them in registers: in no copy, up to where memory ends."""
+    for extents in [(1, 771, 130), (4, 37, 64), (5, 1100, 67), (FEW_TRANSPOSED, 129, 90)]:
+        case = Narrow(extents, (element, element, element), (False, True))
+        program = case.compile()
+        assert f"fo_dot_{element}_" in program.source and "panel[" not in program.source
+        with guarded() as allocate:
+            x, w = (allocate(each, at_end=True) for each in case.arguments())
+            actual = wide(program(x, w).copy())
+            del x, w
+        exact, unit = case.exact(), {"bf16": 2.0**-8, "f16": 2.0**-11}[element]
+        np.testing.assert_allclose(actual, exact, rtol=unit, atol=1e-5 * max(np.abs(exact).max(), 1))
