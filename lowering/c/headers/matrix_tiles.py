@@ -38,7 +38,7 @@ _TEXT = """\
     }} else {{
 {zeros}
     }}
-    // sums go to lines that may be far away: those of some rows are asked for at a time, as all at once would keep loads waiting
+    // what is stored goes to lines that may be far away: some rows' are asked for at a time, as all at once would keep loads back
     const long each = ({every} * {side} + k - 1) / k;
     for (long p = 0, row = 0; {more}; p += {side}, left += {line}, right += {side} * right_step) {{
       for (const long end = row + each < {every} ? row + each : {every}; row < end; row++) {{
@@ -69,10 +69,13 @@ def has_matrix_tile(rows: int, columns: int) -> bool:
     return FEWEST_ROWS <= rows <= MOST_ROWS and len(_starts(rows)) * len(_starts(columns)) <= _SUMS
 
 
-def matrix_tile(rows: int, columns: int, feature: str, instruction: str, in_lines: bool = False) -> str:
+def matrix_tile(
+    rows: int, columns: int, feature: str, instruction: str, in_lines: bool = False, stored: int = 0
+) -> str:
     """
     The statements of a tile, which end it where the process has such registers; "" where it has vectors alone. `in_lines`: there
-    are zeros behind the last group, so that all steps are whole ones.
+    are zeros behind the last group, so that all steps are whole ones. `stored`: bytes of elements of `next`, which is asked for
+    in place of where sums go.
     """
     if not has_matrix_tile(rows, columns):
         return ""
@@ -89,9 +92,7 @@ def matrix_tile(rows: int, columns: int, feature: str, instruction: str, in_line
         line=_LINE,
         rows=min(rows, SIDE),
         every=rows,
-        asks=_indented(
-            [f"__builtin_prefetch(c + row * c_step + {at}, 1);" for at in (*range(0, columns, SIDE), columns - 1)], 8
-        ),
+        asks=_indented(_asks(columns, stored), 8),
         columns=min(columns, SIDE),
         loads=_indented(loads, 6),
         zeros=_indented(zeros, 6),
@@ -101,6 +102,14 @@ def matrix_tile(rows: int, columns: int, feature: str, instruction: str, in_line
         rest="" if in_lines else _REST.format(side=SIDE, step=_indented(_step(rows, columns, instruction, 1), 6)),
         stores=_indented(stores, 4),
     )
+
+
+def _asks(columns: int, stored: int) -> list[str]:
+    """For the lines of a row of sums, or of what is made of them."""
+    if not stored:
+        return [f"__builtin_prefetch(c + row * c_step + {at}, 1);" for at in (*range(0, columns, SIDE), columns - 1)]
+    row, last = f"(const char *)next + (next_at + row * next_step) * {stored}", columns * stored - 1
+    return [f"__builtin_prefetch({row} + {at}, 1);" for at in (*range(0, last, _LINE), last)]
 
 
 def _starts(count: int) -> list[int]:

@@ -17,7 +17,9 @@ from fuse_opt.lowering.c.headers.tile_steps import ask_for_sums, even_parts, vec
 
 LINES = "l"
 """What the name of a tile ends in whose operands have zeros behind the last group, up to whole lines of the left one."""
-_NAME = re.compile(rf"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)({LINES}?)")
+ASKS = "a"
+"""What it ends in, with the bytes of an element, where sums go to near memory, and what follows them to far lines."""
+_NAME = re.compile(rf"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)({LINES}?)(?:{ASKS}(\d))?")
 _LINE = 64
 """Bytes of a vector of the widest kind."""
 _FEWEST_LANES = 4
@@ -31,19 +33,19 @@ _PADDING = 16
 _TILE = """\
 /* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k groups of elements of a,
    whose rows lie a_step apart, times rows of {columns} groups of b, b_step groups apart{zeros}; `registers` is what matrix
-   registers are set up for (fo_matrix_extents). */
+   registers are set up for (fo_matrix_extents){asking}. */
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((optimize("fp-contract=fast")))
 #endif
 static __attribute__((noinline, unused)) void {name}(long k, const {left} *a, long a_at, long a_step,
     const {right} *b_from, long b_at, long b_step, {sum} *c, long c_at, long c_step, long add,
-    long *registers) {{
+    long *registers{parameters}) {{
 #if defined(__clang__)
 #pragma clang fp contract(fast)
 #endif
   typedef fo_u32 __attribute__((may_alias, aligned(1))) fo_group;
   const fo_group *b = (const fo_group *)(b_from + b_at);
-  a += a_at, c += c_at, (void)registers;
+  a += a_at, c += c_at, (void)registers{unused};
 {matrix}{body}}}
 """
 
@@ -148,7 +150,10 @@ def group_text(name: str) -> str | None:
         right=kind.right,
         sum=kind.sum,
         zeros=", and of zeros up to 16 groups at a time" if found[4] else "",
-        matrix=matrix_tile(rows, columns, *kind.matrix, in_lines=bool(found[4])),
+        asking="; rows of elements from `next` on, next_step apart, are stored to later" if found[5] else "",
+        parameters=", const void *next, long next_at, long next_step" if found[5] else "",
+        unused=", (void)next, (void)next_at, (void)next_step" if found[5] else "",
+        matrix=matrix_tile(rows, columns, *kind.matrix, bool(found[4]), int(found[5] or 0)),
         body=_body(found[1], kind, rows, columns),
     )
 

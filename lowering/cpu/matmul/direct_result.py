@@ -34,17 +34,23 @@ def direct_result(product: Product, memory: KernelBuffers) -> DirectResult | Non
     stores = product.epilogue.stores
     if len(stores) != 1 or stores[0].node.op is not None or stores[0].node.value is not product.raw:
         return None
-    parameter = memory.targets[stores[0].result]
-    if memory.nontemporal or memory.in_place(product.epilogue) or parameter in memory.shared:
+    found = stored_rows(product, memory)
+    return None if found is None or memory.in_place(product.epilogue) or found.parameter in memory.shared else found
+
+
+def stored_rows(product: Product, memory: KernelBuffers) -> DirectResult | None:
+    """Where the first of what is stored lies; None where that is past caches, or not by rows of the product's result."""
+    store = product.epilogue.stores[0]
+    if memory.nontemporal:
         return None
     batch, row, column = result_axes(product.contraction)
     rest: list[tuple[IndexExpr, int]] = []
     steps = {row: 0, column: 0}
-    for atom, factor in stores[0].address.substitute(product.places).terms:
+    for atom, factor in store.address.substitute(product.places).terms:
         if atom in steps:
             steps[atom] = factor
         elif IndexExpr(((atom, 1),)).dims() <= {batch}:
             rest.append((IndexExpr(((atom, 1),)), factor))
         else:
             return None
-    return DirectResult(parameter, linear(rest), steps[row])
+    return DirectResult(memory.targets[store.result], linear(rest), steps[row])

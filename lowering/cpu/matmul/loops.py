@@ -385,7 +385,8 @@ class _Tiles:
             last = self.sums.is_last_block(scope, depth)
             either(scope, last, lambda inner: self.sums.finish_tile(inner, columns, rows, tile))
 
-        return replace(found, is_alone=self.sums.is_alone, finish=finish)
+        lines = self.sums.lines(scope, rows, columns) if group > 1 else None
+        return replace(found, is_alone=self.sums.is_alone, lines=lines, finish=finish)
 
     def _right_from(self, scope: Scope, right: Source, depth: SSAValue, column: SSAValue) -> Source:
         """The right operand from a row and the first column of a panel on."""

@@ -12,7 +12,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.extents import is_decided
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, plus, times
-from fuse_opt.lowering.cpu.matmul.direct_result import direct_result
+from fuse_opt.lowering.cpu.matmul.direct_result import direct_result, stored_rows
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles
 from fuse_opt.lowering.cpu.matmul.tiling import Tiling
@@ -56,6 +56,8 @@ class ProductSums:
         self.is_alone = self.by_tiles and self._has_one_block()
         """Whether the sums of a tile are complete before those of the next one begin, which take their place."""
         rows = tiling.most_rows if self.is_alone else tiling.block * tiling.most_rows
+        self.stored = stored_rows(product, memory) if self.result is None and self.is_alone else None
+        """Where what follows a tile stores, if that is known to be rows."""
         self.panel = rows * tiling.most_columns
         """Elements from the sums of a panel to those of the next one, where there are several."""
         if self.result is None:
@@ -80,6 +82,10 @@ class ProductSums:
         if self.result is not None:
             return self.result.matrix(scope, rows.first, columns.first)
         return Matrix(self._sums.memory, columns.sums, self._sums.step)
+
+    def lines(self, scope: Scope, rows: Rows, columns: Columns) -> Matrix | None:
+        """Where what follows tiles of the rows stores, for them to ask for."""
+        return None if self.stored is None else self.stored.matrix(scope, rows.first, columns.first)
 
     def finish(self, scope: Scope, columns: Columns, rows: Rows) -> None:
         """What follows the sums of all rows of a panel."""

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.types.dtypes import F32
 from fuse_opt.lowering.c.headers.product_dots import dot_name
-from fuse_opt.lowering.c.headers.product_groups import LINES
+from fuse_opt.lowering.c.headers.product_groups import ASKS, LINES
 from fuse_opt.lowering.c.headers.product_tiles import tile_name
 from fuse_opt.lowering.cpu.matmul.asking import Following
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, element_of
@@ -44,6 +44,8 @@ class TileBlock:
     """Whether groups of `left` and `right` are followed by zeros, up to whole lines of `left`."""
     is_alone: bool = False
     """Whether `out` has the sums of one tile at a time."""
+    lines: Matrix | None = None
+    """Where what follows a tile stores, which tiles of groups ask for."""
     finish: Callable[[Scope, SSAValue], None] | None = None
     """Puts down what follows a tile that is as wide as the panel, while a cache has its sums."""
     following: Following | None = None
@@ -156,6 +158,8 @@ class TileCalls:
             asks = (block.following.asks.rows, block.following.asks.lines) if asked and block.following else None
             name = tile_name(self.element, rows, columns, transposed, is_far=is_far, copies=is_copied, asks=asks)
             name += LINES * block.in_lines
+            if block.lines is not None:
+                name += f"{ASKS}{element_of(block.lines.memory).itemsize}"
         arguments = [
             block.depth,
             flat_memory(root, left.memory),
@@ -171,6 +175,12 @@ class TileCalls:
         ]
         if self.registers is not None:
             arguments.append(flat_memory(root, self.registers))
+        if (lines := block.lines) is not None:
+            arguments += [
+                flat_memory(root, lines.memory),
+                lines.place(scope, row, column),
+                root.index_constant(lines.row),
+            ]
         if (to := block.copy) is not None:
             arguments += [flat_memory(root, to.memory), to.place(scope, zero, column), root.index_constant(to.row)]
         arguments += asked

@@ -203,7 +203,7 @@ func.func @along_depth(%x: tensor<4x200xf32>, %w: tensor<64x200xf32>, %v: tensor
 // CHECK-LABEL: func.func private @kernel_matmul_1(
 // CHECK:         %panel = memref.alloca() {{.*}} : memref<{{[0-9]+}}xbf16>
 // CHECK:         func.call @fo_panel_bf16(
-// CHECK:         func.call @fo_tile_bf16_32x32l(
+// CHECK:         func.call @fo_tile_bf16_32x32la2(
 // CHECK-LABEL: func.func private @kernel_matmul_2(
 // CHECK-NOT:     fo_rows_i8
 // CHECK:         func.call @fo_panel_i8(

@@ -239,3 +239,15 @@ def test_few_rows_read_narrow_weights_where_they_lie(element: str) -> None:
             del x, w
         exact, unit = case.exact(), {"bf16": 2.0**-8, "f16": 2.0**-11}[element]
         np.testing.assert_allclose(actual, exact, rtol=unit, atol=1e-5 * max(np.abs(exact).max(), 1))
+
+
+@needs_compiler
+@pytest.mark.parametrize("epilogue", ["", GELU], ids=["rounded", "with what follows"])
+def test_tiles_ask_for_the_lines_that_what_follows_stores(epilogue: str) -> None:
+    """Of the result, not of their sums, which are near."""
+    case = Narrow((77, 192, 170), ("bf16", "bf16", "bf16"), (False, True), epilogue)
+    program = case.compile(KERNEL)
+    assert re.search(r"fo_tile_bf16_\w+a2\(\w+, .*, registers, [py], ", program.source)
+    wanted = wide(fuse_opt.evaluate(case.text, *case.arguments()))
+    actual = wide(program(*case.arguments()))
+    np.testing.assert_allclose(actual, wanted, rtol=2.0**-7, atol=1e-4 * np.abs(wanted).max())
