@@ -12,7 +12,6 @@ work is the difference, and what is left is ours.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import time
@@ -80,13 +79,6 @@ def ours(text: str, arrays: list[Any], pipeline: str | None, direct: int) -> dic
     return found
 
 
-def on_stand_in() -> None:
-    """In a process of its own, where the stand-in is the driver."""
-    sys.path.insert(0, str(SUPPORT))
-    environment = import_module("stand_in_driver").environment(FUSE_OPT_STAND_IN="1")
-    os.execve(sys.executable, [sys.executable, str(Path(__file__).resolve()), "--stand-in"], environment)
-
-
 def rounds_of(calls: dict[str, Callable[[], Any]], wait: Callable[[], None]) -> dict[str, list[float]]:
     """By name, microseconds of processor time of a call, of each round; the ways take turns."""
     times: dict[str, list[float]] = {name: [] for name in calls}
@@ -142,7 +134,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stand-in", action="store_true", help="on the stand-in driver")
     if parser.parse_args().stand_in:
-        return stand_in_table() if os.environ.get("FUSE_OPT_STAND_IN") else on_stand_in()
+        sys.path.insert(0, str(SUPPORT))
+        import_module("stand_in_driver").restart()
+        return stand_in_table()
     torch = import_module("torch")
     print("| program | way | call | out= | bound |\n|---|---|---|---|---|")
     x = torch.randn(1024, device="cuda")

@@ -3,7 +3,8 @@
     python benchmarks/gpu_run.py --wheels FOLDER [--out FOLDER] [--minutes 9] [--stages tests,ops,profile,bench]
     python benchmarks/gpu_run.py --stages bench --only W4,W5 --out FOLDER   # alone, in all of the time; what is there stays
     python benchmarks/gpu_run.py --together --peers eager,compile,triton   # the checks side by side, where there are processors
-    python benchmarks/gpu_run.py --dry-run --out FOLDER   # small, on whatever driver there is, the stand-in's too
+    python benchmarks/gpu_run.py --dry-run --out FOLDER   # small, on whatever driver there is
+    python benchmarks/gpu_run.py --stand-in --minutes 20 --out FOLDER   # the same on the stand-in for it, of the tests
 
 It writes gpu-run.json and gpu-run.md into --out, else $OUT, else benchmarks/results, after each stage anew: with what earlier
 calls wrote there of other stages, and of other workloads. A stage has its part of the time, alone all of it; one that fails or
@@ -34,6 +35,7 @@ import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -360,7 +362,12 @@ def main() -> int:
     parser.add_argument("--peers", default="", help="of the benchmark, with commas between them")
     parser.add_argument("--together", action="store_true", help="what is not timed side by side")
     parser.add_argument("--dry-run", action="store_true", help="small sizes; nothing that is missing is a failure")
+    parser.add_argument("--stand-in", action="store_true", help="a dry run on the stand-in driver of the tests")
     options = parser.parse_args()
+    if options.stand_in:
+        sys.path.insert(0, str(ROOT / "tests" / "support"))
+        import_module("stand_in_driver").restart()
+        options.dry_run = True
     stages = options.stages.split(",")
     if unknown := [stage for stage in stages if stage not in STAGES]:
         parser.error(f"--stages: expected some of {', '.join(STAGES)}, got {', '.join(unknown)}")

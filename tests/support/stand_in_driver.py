@@ -78,6 +78,13 @@ def environment(**changed: str) -> dict[str, str]:
     }
 
 
+def restart() -> None:
+    """Runs the script that is running anew, on the stand-ins; there it goes on."""
+    if "FUSE_OPT_STAND_IN" not in os.environ:
+        sys.stdout.flush()
+        os.execve(sys.executable, [sys.executable, *sys.argv], environment(FUSE_OPT_STAND_IN="1"))
+
+
 def run_python(arguments: list[str], **changed: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment(**changed))
 

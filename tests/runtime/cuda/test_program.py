@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,8 @@ def test_faults_of_the_stand_in_driver(record_property: Any) -> None:
 @needs_stand_in
 def test_the_run_on_a_gpu_machine_runs_dry(tmp_path: Path) -> None:
     script = str(ROOT / "benchmarks" / "gpu_run.py")
-    arguments = ["--dry-run", "--stages", "bench", "--only", "W4h,W13", "--out", str(tmp_path)]
-    result = run_python([script, *arguments])
+    command = [sys.executable, script, "--stand-in", "--stages", "bench", "--only", "W4h,W13", "--out", str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     bench = json.loads((tmp_path / "gpu-run.json").read_text())["bench"]
     assert [row["name"] for row in bench["workloads"]] == ["W4h", "W13"] and not bench["left_out"]
