@@ -49,10 +49,14 @@ TRITON: dict[str, tuple[float, float]] = {
     "W5": (9.6, 0.03), "W5odd": (20.6, 0.04), "W6": (5.6, 0.03), "W6h": (11.1, 0.06), "W7": (30.8, 2.00),
     "W10": (13.9, 0.00), "N768": (11.4, 0.00), "N1024": (11.0, 0.00), "N1280": (30.2, 0.00), "N5120": (15.4, 0.00),
     "S1024h": (21.5, 1.06), "S16": (24.8, 1.06),
+    "W1": (99.5, 13.00), "W1h": (101.2, 13.00), "W3": (18.4, 0.00), "W6s": (15.6, 2.00), "W8": (18.8, 2.50),
+    "W11": (15.0, 0.50), "W2c": (56.5, 3.00), "Pool": (6.1, 0.00), "N771": (22.7, 0.04), "N1536": (27.8, 0.17),
+    "N2560": (25.9, 0.10),
 }  # fmt: skip
 """
 Instructions and special functions an element of kernels written by hand as Inductor 2.13 writes them, compiled by Triton 3.9
-for sm_90 in November 2026; their rows are held in registers. W4h at its 4096 columns is a looped kernel by default (54).
+for sm_90 in November 2026; their rows are held in registers. W4h at its 4096 columns is a looped kernel by default (54). Those
+from W1 on are what `gpu_triton_table.py` prints; it counts up to 1.7 instructions more than were counted for N768 and N1024.
 """
 TRITON_SHARES = {"S32k": 0.65, "S50k": 0.55, "S128k": 0.65, "W9": 0.90, "Middle": 0.60, "Few": 0.80}
 """Shares of the copy rate that were estimated from Inductor's way: reads, loops; of the same month."""
