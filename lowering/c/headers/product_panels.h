@@ -1,40 +1,23 @@
 /* Copies of operands of products of which a tile multiplies several neighbours along the contracted dimension at a time: groups
    of four bytes, filled up with zeros at the end. */
 
-/* fo_panel_{bf16|i8|ui8}: `columns` columns of k elements, `row` apart along k and `column` across it, as rows of groups, to_step
-   apart, for a left operand of that type. For signed bytes a row follows of 128 times the sums of columns; for others rows of zeros
-   up to so many `groups`. Where no instruction multiplies pairs of bf16, these become two rows of f32, to_step apart, for which `to`
-   has room. */
-FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char|signed char} *restrict from, long at, long row,
-    long column, {unsigned short|signed char|signed char} *restrict to, long to_at, long to_step, long groups) {
+/* fo_panel_row_{bf16|i8|ui8}: a row of groups, from rows of so many columns side by side, `row` apart. */
+FO_FN void fo_panel_row_bf16(long columns, const {unsigned short|signed char|signed char} *restrict from, long row,
+    {unsigned short|signed char|signed char} *restrict to) {
+  enum { group = {2|4|4} };
+  typedef {unsigned short|unsigned char|unsigned char} __attribute__((may_alias)) part;
+  const part *restrict q = (const part *)from;
+  part *restrict o = (part *)to;
+  for (long j = 0; j < columns; j++)
+    for (int g = 0; g < group; g++) o[group * j + g] = q[g * row + j];
+}
+
+/* fo_panel_end_{bf16|i8|ui8}: what follows the `first` rows of groups of a panel. */
+FO_FN void fo_panel_end_bf16(long k, long first, long columns, const {unsigned short|signed char|signed char} *restrict from, long row,
+    long column, {unsigned short|signed char|signed char} *restrict to, long to_step, long groups) {
   enum { group = {2|4|4}, bits = 32 / group, has_sums = {0|1|0} };
   typedef fo_u32 __attribute__((may_alias, aligned({2|1|1}))) word;
-  word *out = (word *)(to + to_at);
-  from += at;
-  long whole = k / group, first = 0;
-  if (column == 1) {
-    typedef {unsigned short|unsigned char|unsigned char} __attribute__((may_alias)) part;
-    for (long p = 0; p < whole; p++) {
-      const {unsigned short|unsigned char|unsigned char} *restrict q = (const void *)(from + p * group * row);
-      part *restrict o = (part *)(out + p * to_step);
-      for (long j = 0; j < columns; j++)
-        for (int g = 0; g < group; g++) o[group * j + g] = q[g * row + j];
-    }
-    first = whole;
-  } else if (row == 1) {
-    first = whole / 16 * 16;
-    for (long j = 0; j + 16 <= columns; j += 16)
-      for (long p = 0; p < first; p += 16) {
-        const void *square = from + j * column + p * group;
-        fo_u32 beside[16][16];  // where columns are no whole number of groups apart
-        if (column % group)
-          for (long i = 0; i < 16; i++) __builtin_memcpy(beside[i], from + (j + i) * column + p * group, sizeof beside[i]);
-        const long apart = column % group ? 16 : column / group;
-        fo_transpose_tile_u32(column % group ? beside : square, apart, out + p * to_step + j, to_step);
-      }
-    for (long j = columns / 16 * 16; j < columns; j++)
-      for (long p = 0; p < first; p++) out[p * to_step + j] = *(const word *)(from + j * column + p * group);
-  }
+  word *out = (word *)to;
   for (long p = first; p * group < k; p++)
     for (long j = 0; j < columns; j++) {
       fo_u32 x = 0;
@@ -77,6 +60,59 @@ FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char
         int x = (int)out[p * to_step + j];
         sums[j] += (fo_u32)((x << 24 >> 24) + (x << 16 >> 24) + (x << 8 >> 24) + (x >> 24)) << 7;
       }
+  }
+}
+
+/* fo_panel_{bf16|i8|ui8}: `columns` columns of k elements, `row` apart along k and `column` across it, as rows of groups, to_step
+   apart, for a left operand of that type. For signed bytes a row follows of 128 times the sums of columns; for others rows of zeros
+   up to so many `groups`. Where no instruction multiplies pairs of bf16, these become two rows of f32, to_step apart, for which `to`
+   has room. */
+FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char|signed char} *restrict from, long at, long row,
+    long column, {unsigned short|signed char|signed char} *restrict to, long to_at, long to_step, long groups) {
+  enum { group = {2|4|4} };
+  typedef fo_u32 __attribute__((may_alias, aligned({2|1|1}))) word;
+  word *out = (word *)(to + to_at);
+  from += at;
+  long whole = k / group, first = 0;
+  if (column == 1) {
+    for (first = 0; first < whole; first++)
+      fo_panel_row_{bf16|i8|ui8}(columns, from + first * group * row, row, (void *)(out + first * to_step));
+  } else if (row == 1) {
+    first = whole / 16 * 16;
+    for (long j = 0; j + 16 <= columns; j += 16)
+      for (long p = 0; p < first; p += 16) {
+        const void *square = from + j * column + p * group;
+        fo_u32 beside[16][16];  // where columns are no whole number of groups apart
+        if (column % group)
+          for (long i = 0; i < 16; i++) __builtin_memcpy(beside[i], from + (j + i) * column + p * group, sizeof beside[i]);
+        const long apart = column % group ? 16 : column / group;
+        fo_transpose_tile_u32(column % group ? beside : square, apart, out + p * to_step + j, to_step);
+      }
+    for (long j = columns / 16 * 16; j < columns; j++)
+      for (long p = 0; p < first; p++) out[p * to_step + j] = *(const word *)(from + j * column + p * group);
+  }
+  fo_panel_end_{bf16|i8|ui8}(k, first, columns, from, row, column, to + to_at, to_step, groups);
+}
+
+/* fo_panels_{bf16|i8|ui8}: the same of panels of `width` columns, `distance` elements apart. Columns that lie side by side are read
+   row by row for all panels, as processors ask ahead for long stretches. */
+FO_FN void fo_panels_bf16(long k, long columns, const {unsigned short|signed char|signed char} *restrict from, long at, long row,
+    long column, {unsigned short|signed char|signed char} *restrict to, long to_at, long to_step, long groups, long width,
+    long distance) {
+  enum { group = {2|4|4}, common = 32 };
+  const long whole = column == 1 ? k / group : 0;
+  from += at, to += to_at;
+  for (long p = 0; p < whole; p++)
+    for (long j = 0, n = 0; j < columns; j += width, n += distance) {
+      const {unsigned short|signed char|signed char} *rows = from + p * group * row + j;
+      const long some = columns - j < width ? columns - j : width;
+      if (some == common) fo_panel_row_{bf16|i8|ui8}(common, rows, row, to + n + p * group * to_step);
+      else fo_panel_row_{bf16|i8|ui8}(some, rows, row, to + n + p * group * to_step);
+    }
+  for (long j = 0, n = 0; j < columns; j += width, n += distance) {
+    const long some = columns - j < width ? columns - j : width;
+    if (column == 1) fo_panel_end_{bf16|i8|ui8}(k, whole, some, from + j, row, column, to + n, to_step, groups);
+    else fo_panel_{bf16|i8|ui8}(k, some, from, j * column, row, column, to, n, to_step, groups);
   }
 }
 

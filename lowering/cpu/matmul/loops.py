@@ -268,9 +268,19 @@ class _Tiles:
             block = replace(block, has_tile=is_copied, in_lines=is_copied and copies is not None)
             self.calls.over_panel(scope, tile, rows.first, block)
 
-        if copies is not None:
+        if copies is not None and isinstance(right, Matrix):
+            self._copy_panels(task, panels, right, copies)
+        elif copies is not None:
             count_loop(task, "panel", panels, lambda scope, panel: copy(scope, panel, copies))
         count_loop(task, "tile", rows.tiles, tile_of)
+
+    def _copy_panels(self, task: Scope, panels: Bounds, right: Matrix, copies: OperandCopy) -> None:
+        """Of a matrix in memory, of which all rows are copied."""
+        constant, width = self.root.index_constant, self.tiling.width
+        first, last = (times(task, panel, width) for panel in panels)
+        columns = task.add(arith.SubiOp(task.add(arith.MinSIOp(last, constant(self.of.columns))), first))
+        source = right.moved(task, constant(0), first)
+        copies.panels(task, source, constant(self.of.depth), columns, width)
 
     def _panel(self, scope: Scope, panel: SSAValue, first: SSAValue, rows: Rows, left: Source, right: Source) -> None:
         """A panel, block by block of the contracted dimension."""

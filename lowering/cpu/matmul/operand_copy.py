@@ -78,6 +78,11 @@ class OperandCopy:
         self._call(scope, f"fo_panel_{self.arithmetic.tile}", (depth, columns), source, to, self._groups(scope, depth))
         return to
 
+    def panels(self, scope: Scope, source: Matrix, depth: SSAValue, columns: SSAValue, width: int) -> None:
+        """Panels in a row of so many columns of groups."""
+        more = self._groups(scope, depth), self.root.index_constant(width), self.root.index_constant(self.size)
+        self._call(scope, f"fo_panels_{self.arithmetic.tile}", (depth, columns), source, self.matrix, *more)
+
     def of_number(self, scope: Scope, number: SSAValue) -> Matrix:
         """One of several panels."""
         return replace(self.matrix, at=times(scope, number, self.size))
@@ -91,14 +96,14 @@ class OperandCopy:
         return times(scope, whole, group // self.arithmetic.group)
 
     def _call(
-        self, scope: Scope, name: str, extents: tuple[SSAValue, SSAValue], source: Source, to: Matrix, groups: SSAValue
+        self, scope: Scope, name: str, extents: tuple[SSAValue, SSAValue], source: Source, to: Matrix, *more: SSAValue
     ) -> None:
         if isinstance(source, ComputedMatrix):
             source = self._computed(scope, source, *extents)
         constant = self.root.index_constant
         given = [flat_memory(self.root, source.memory), source.at, constant(source.row), constant(source.column)]
         memory = flat_memory(self.root, to.memory)
-        scope.call_for_effect(name, [*extents, *given, memory, to.at, constant(to.row), groups])
+        scope.call_for_effect(name, [*extents, *given, memory, to.at, constant(to.row), *more])
 
     def _copied(self, scope: Scope, source: Source, rows: SSAValue, columns: SSAValue) -> Matrix:
         target = self.matrix.transposed() if self.transposed else self.matrix

@@ -202,14 +202,14 @@ func.func @along_depth(%x: tensor<4x200xf32>, %w: tensor<64x200xf32>, %v: tensor
 // CHECK:         func.call @fo_tile_f32_6x64(
 // CHECK-LABEL: func.func private @kernel_matmul_1(
 // CHECK:         %panel = memref.alloca() {{.*}} : memref<{{[0-9]+}}xbf16>
-// CHECK:         func.call @fo_panel_bf16(
+// CHECK:         func.call @fo_panel{{s?}}_bf16(
 // CHECK:         func.call @fo_tile_bf16_32x32la2(
 // CHECK-LABEL: func.func private @kernel_matmul_2(
 // CHECK-NOT:     fo_rows_i8
-// CHECK:         func.call @fo_panel_i8(
+// CHECK:         func.call @fo_panel{{s?}}_i8(
 // CHECK:         func.call @fo_tile_i8_
 // CHECK-LABEL: func.func private @kernel_matmul_3(
-// CHECK:         func.call @fo_panel_ui8(
+// CHECK:         func.call @fo_panel{{s?}}_ui8(
 // CHECK:         func.call @fo_rows_ui8(
 // CHECK:         scf.for %panel_
 // CHECK:         func.call @fo_tile_ui8_{{[0-9x]+}}l(
