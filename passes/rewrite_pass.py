@@ -12,9 +12,10 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from fuse_opt.dialects.analysis.storage import ARENA, forget_places, functions_of
+from fuse_opt.dialects.analysis.storage import ARENA, all_functions_of, forget_places
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.stored_values import holds_stored
 
 
 class RewritePass(ModulePass, ABC):
@@ -37,7 +38,8 @@ class RewritePass(ModulePass, ABC):
 @contextmanager
 def without_stale_plans(module: ModuleOp) -> Generator[None]:
     """Drops the plan of each function that is another one after the body."""
-    planned = [(function, planned_for(function)) for function in functions_of(module) if _is_planned(function)]
+    functions = [each for each in all_functions_of(module) if _is_planned(each) and not holds_stored(each)]
+    planned = [(function, planned_for(function)) for function in functions]
     yield
     for function, before in planned:
         if planned_for(function) != before:
@@ -59,7 +61,12 @@ def planned_for(function: FuncOp) -> list[object]:
 
 
 def _is_planned(function: FuncOp) -> bool:
-    return ARENA in function.attributes or any(map(_is_placed, function.body.block.ops))
+    if ARENA in function.attributes:
+        return True
+    ops = function.body.block.ops
+    if not any(issubclass(kind, OutlinedOp) for kind in set(map(type, ops))):
+        return False  # few types, which are asked faster than many ops
+    return any(map(_is_placed, ops))
 
 
 def _is_placed(op: Operation) -> bool:

@@ -275,13 +275,18 @@ def functions_of(module: Operation) -> list[FuncOp]:
     The functions of a module that have one block, in order; those of nested modules, too. None with values of storage kinds:
     `lower-storage` takes these apart first.
     """
+    return [function for function in all_functions_of(module) if not holds_stored(function)]
+
+
+def all_functions_of(module: Operation) -> list[FuncOp]:
+    """The functions of a module that have one block, in order; those of nested modules, and with values of storage kinds, too."""
     found: list[FuncOp] = []
     pending = [module]
     while pending:
         op = pending.pop()
         if isinstance(op, FuncOp):
             blocks = op.body.blocks
-            if blocks.first is not None and blocks.first is blocks.last and not holds_stored(op):
+            if blocks.first is not None and blocks.first is blocks.last:
                 found.append(op)
             continue
         nested = [inner for region in op.regions for block in region.blocks for inner in block.ops]
