@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -25,7 +24,7 @@ from fuse_opt.passes.devices.device_pass import DevicePass
 from fuse_opt.passes.layouts.choices import Alternative, Layout
 from fuse_opt.passes.layouts.decided_layouts import decided
 from fuse_opt.passes.layouts.followed import Values
-from fuse_opt.passes.layouts.layout_problem import LayoutProblem, has_encodings
+from fuse_opt.passes.layouts.layout_problem import LayoutProblem
 from fuse_opt.passes.remarks import RefusedError, is_collecting, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
@@ -59,38 +58,37 @@ class AssignLayoutsPass(DevicePass, RewritePass):
         machine = self.machine(op)
         with choosing(self.name, op) as choices:
             for function in functions_of(op):
-                if has_encodings(function):
-                    _make_run(function, self.name)
-                    continue
                 try:
                     problem = LayoutProblem(function, machine)
                 except BackendFault as fault:
                     raise RefusedError(str(fault), function) from fault
                 if not problem.settled:
                     self._assign(problem, decided(problem, choices))
-                _make_run(function, self.name, problem.of)
+                _make_run(problem.open_ops(), self.name)
 
     def _assign(self, problem: LayoutProblem, chosen: Sequence[int]) -> None:
         misplaced = problem.misplaced(chosen)
-        taken = [variable.alternatives[number] for variable, number in zip(problem.variables, chosen, strict=True)]
+        taken = [
+            None if variable.choices.are_plain[number] else variable.alternatives[number]
+            for variable, number in zip(problem.variables, chosen, strict=True)
+        ]
         made: dict[tuple[SSAValue, Layout], SSAValue] = {}
-        for op in problem.ops:
-            for number, wanted in misplaced.get(op, ()):
+        for place, (op, variable) in enumerate(zip(problem.ops, problem.variable_of, strict=True)):
+            for number, wanted in misplaced.get(place, ()):
                 value = op.operands[number]
                 if (found := made.get((value, wanted))) is None:
                     found = made[value, wanted] = _converted(value, wanted, op)
                     us = round(problem.conversion_seconds(value) * 1e6, 1)
                     remark(self.name, op, "converted", _says(value, wanted), bytes=byte_size(value) or 0, us=us)
                 op.operands[number] = found
-            if (variable := problem.of.get(op)) is not None:
-                self._give(problem, op, taken[variable])
+            if variable is not None and (alternative := taken[variable]) is not None:
+                self._give(problem, op, alternative)
 
     def _give(self, problem: LayoutProblem, op: Operation, chosen: Alternative) -> None:
         """Lets the op's results lie as chosen."""
         for number, value in enumerate(op.results):
-            if (layout := chosen.result(number)) is None:
-                continue
-            if (type_ := problem.types.laid_out(value, layout)) is None:
+            layout = chosen.result(number)
+            if layout is None or (type_ := problem.types.laid_out(value, layout)) is None:
                 continue
             _retype(value, type_)
             if chosen.name and is_collecting():
@@ -117,11 +115,10 @@ def _converted(value: SSAValue, wanted: Layout, before: Operation) -> SSAValue:
     return conversion.results[0]
 
 
-def _make_run(function: FuncOp, name: str, decided: Collection[Operation] = ()) -> None:
-    """Puts conversions around ops with encodings that no implementation takes; those decided about lie as one does."""
+def _make_run(ops: Iterable[OpaqueOp], name: str) -> None:
+    """Puts conversions around ops with encodings that no implementation takes."""
     types, known = Values(), dict[Hashable, bool]()
-    open_ = [op for op in function.body.block.ops if isinstance(op, OpaqueOp) and op not in decided]
-    for op in open_:
+    for op in ops:
         if not any_encoded((*op.operands, *op.results)):
             continue
         if (runs := known.get(key := types.key(op))) is None:

@@ -74,7 +74,8 @@ class Choices:
 
     def __post_init__(self) -> None:
         self.seconds = [one.seconds for one in self.alternatives]
-        self.plain = next((number for number, one in enumerate(self.alternatives) if one.is_plain), 0)
+        self.are_plain = [one.is_plain for one in self.alternatives]
+        self.plain = self.are_plain.index(True) if True in self.are_plain else 0
         """The alternative of row-major order."""
         self._texts: dict[int, str] = {}
 

@@ -40,6 +40,11 @@ class Alike:
     """The operands whose order such an op asks for where it has a say in it: those that it follows, or of an opaque op all."""
 
 
+def operands_of(op: Operation) -> Sequence[SSAValue]:
+    """The operands as they are kept: xDSL's view of them is made anew by each look, which is felt where all ops are looked at."""
+    return tuple(op._operands)  # pyright: ignore[reportPrivateUsage]
+
+
 @dataclass
 class Values:
     """The kinds of a function's values, and which operands its ops want in the order of their results."""
@@ -72,12 +77,12 @@ class Values:
         """
         The value's type with its elements in other places, one object for values of equal types; None where these have no order.
         """
-        if (known := self._laid_out.get((id(value.type), id(layout)))) is not None:
+        if (known := self._laid_out.get(quick := (id(value.type), id(layout)))) is not None:
             return known[0]
         kind = self.kind(value)  # which keeps the type
         if (found := self._laid_out.get(key := (-1 - kind.number, id(layout)))) is None:
             found = self._laid_out[key] = with_encoding(tensor(value), layout) if kind.has_order else None, layout
-        self._laid_out[id(value.type), id(layout)] = found
+        self._laid_out[quick] = found
         return found[0]
 
     def key(self, op: Operation) -> Hashable:
@@ -88,10 +93,12 @@ class Values:
     def alike(self, op: Operation, operands: Sequence[SSAValue]) -> Alike:
         """What the op, which has these operands, has in common with others."""
         # all that is named by its identity is kept by `_kinds` or lives as long as the op does
-        types = tuple([id(value.type) for value in (*operands, *op.results)])
-        quick = None if op.properties else (type(op), types)
-        if quick is not None and (known := self._alike.get(quick)) is not None:
-            return known
+        quick = None
+        if not op.properties:
+            values = (*operands, *op.results)
+            quick = type(op), *[id(value._type) for value in values]  # pyright: ignore[reportPrivateUsage]
+            if (known := self._alike.get(quick)) is not None:
+                return known
         if (found := self._alike.get(key := self.key(op))) is None:
             found = self._alike[key] = self._described(op)
         if quick is not None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import cast
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, OpResult, SSAValue
@@ -19,13 +21,13 @@ from fuse_opt.dialects.implementation.site import LayoutRow, Site
 from fuse_opt.dialects.implementation.switch import allowed_offers
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.stored_values import results_by_type
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.devices.device import Device
 from fuse_opt.passes.layouts.choices import Alternative, Choices, Layout, Layouts, Variable
-from fuse_opt.passes.layouts.followed import Alike, Kind, Values
+from fuse_opt.passes.layouts.connected import Connected
+from fuse_opt.passes.layouts.followed import Alike, Kind, Values, operands_of
 from fuse_opt.passes.layouts.quadratic_assignment import Assignment, solve
-from fuse_opt.passes.layouts.reads import Read, Reads, Row, as_it_is
+from fuse_opt.passes.layouts.reads import Read, Reads, as_it_is
 from fuse_opt.passes.layouts.shared_conversions import better
 
 
@@ -36,7 +38,6 @@ class LayoutProblem:
     function: FuncOp
     device: Device
     variables: list[Variable] = field(default_factory=list[Variable])
-    of: dict[Operation, int] = field(default_factory=dict[Operation, int])
 
     def __post_init__(self) -> None:
         arguments = self.function.body.block.args
@@ -45,43 +46,59 @@ class LayoutProblem:
         self._found: dict[Hashable, Choices] = {}
         self._seconds: dict[int, float] = {}
         self.ops = list(iter(self.function.body.block.ops))  # its length would be counted first
-        self._sites: dict[int, Alike] = {}
+        self.variable_of: list[int | None] = [None] * len(self.ops)
         """By place in the function."""
-        self._add_sites()
-        self.settled = self._row_major_is_best()
+        self._opaque: dict[int, OpaqueOp] = {}
+        """The ops that an implementation runs, by place."""
+        self._alike: dict[int, Alike] = {}
+        """Those that it may run in other orders."""
+        self.has_encodings = self._find_sites()
+        """Whether somebody has decided about layouts inside of the function."""
+        if not self.has_encodings:
+            self._add_sites()
+        self.settled = self.has_encodings or self._row_major_is_best()
         """Whether nothing can gain from another layout, so that there is nothing to solve."""
         if not self.settled:
-            rows = self._rows()
-            variable_of = self._add_groups(rows)
-            finder = Reads(self.types, self.layouts, self._kind_seconds, self.frozen)
-            self.reads = list(finder.found(rows, variable_of, [variable.choices for variable in self.variables]))
+            connected = self._add_groups()
+            finder = Reads(self.types, self.layouts, self._kind_seconds, self.frozen, arguments)
+            lists = [variable.choices for variable in self.variables]
+            self.reads = list(finder.found(connected.between, self.variable_of, lists))
             """In the order of ops."""
 
-    def _add_sites(self) -> None:
-        are_sites: dict[type[Operation], bool] = {}
+    @cached_property
+    def of(self) -> dict[Operation, int]:
+        """The variable of each op that has one."""
+        return {op: number for number, variable in enumerate(self.variables) for op in variable.ops}
+
+    def _find_sites(self) -> bool:
+        """Finds ops that an implementation runs, and says whether a result of any op has an encoding."""
+        takes_orders: dict[type[Operation], bool | None] = {}  # None of what no implementation has to run
+        others: dict[int, SSAValue] = {}
         for place, op in enumerate(self.ops):
-            if (is_site := are_sites.get(type(op))) is None:
-                is_site = are_sites[type(op)] = isinstance(op, OpaqueOp) and op.TAKES_ORDERS
-            if not is_site or not isinstance(op, OpaqueOp):
-                continue
-            alike = self.types.alike(op, tuple(op.operands))
-            found = self._choices(op, alike)
+            kind = type(op)
+            if kind not in takes_orders:
+                takes_orders[kind] = op.TAKES_ORDERS if isinstance(op, OpaqueOp) else None
+            takes = takes_orders[kind]
+            if takes is not None:
+                self._opaque[place] = cast("OpaqueOp", op)
+            if takes:
+                self._alike[place] = self.types.alike(op, operands_of(op))
+            else:
+                for value in op.results:
+                    others[id(value.type)] = value  # as many have one type
+        kinds = dict.fromkeys(kind for alike in dict.fromkeys(self._alike.values()) for kind in alike.results)
+        return any(kind.layout is not None for kind in kinds) or any(encoding(v) is not None for v in others.values())
+
+    def _add_sites(self) -> None:
+        for place, alike in self._alike.items():
+            found = self._choices(op := self._opaque[place], alike)
             if len(found.alternatives) > 1:
-                self._sites[place] = alike
-                self.of[op] = len(self.variables)
+                self.variable_of[place] = len(self.variables)
                 self.variables.append(Variable([op], found))
 
-    def _rows(self) -> list[Row]:
-        """All ops; those that an order goes through, or for which one is chosen, with what they have in common with others."""
-        structured: dict[type[Operation], bool] = {}
-        found: list[Row] = []
-        for place, op in enumerate(self.ops):
-            operands = tuple(op.operands)
-            if (is_structured := structured.get(type(op))) is None:
-                is_structured = structured[type(op)] = isinstance(op, StructuredOp)
-            alike = self.types.alike(op, operands) if is_structured and operands else self._sites.get(place)
-            found.append((op, operands, alike))
-        return found
+    def open_ops(self) -> list[OpaqueOp]:
+        """The ops that an implementation runs, about which nothing is decided."""
+        return [op for place, op in self._opaque.items() if self.variable_of[place] is None]
 
     def _row_major_is_best(self) -> bool:
         """Whether each site is cheapest as it is written, where all arguments are so, too: then no conversion is worth it."""
@@ -109,45 +126,36 @@ class LayoutProblem:
                         best[row] = Alternative(row, None, seconds, offer.name)
         return list(best.values())
 
-    def _add_groups(self, rows: Sequence[Row]) -> list[int | None]:
-        """
-        Connected ops that take any order; each gets the layouts of its rank that sites know. By place in the function, the
-        variables that there are then.
-        """
-        variable_of: list[int | None] = [None] * len(rows)
-        for number, place in enumerate(self._sites):
-            variable_of[place] = number
+    def _add_groups(self) -> Connected:
+        """Connected ops that take any order; each group gets the layouts of its rank that sites know."""
         choices = dict.fromkeys(variable.choices for variable in self.variables)
-        alternatives = [one.row for each in choices for one in each.alternatives if one.row is not None]
-        known = dict.fromkeys(layout for row in alternatives for layout in (*row.operands, *row.results))
-        if set(known) <= {None}:
-            return variable_of
+        rows = [one.row for each in choices for one in each.alternatives if one.row is not None]
+        known = dict.fromkeys(layout for row in rows for layout in (*row.operands, *row.results) if layout is not None)
+        sites = {place: alike for place, alike in self._alike.items() if self.variable_of[place] is not None}
+        connected = Connected(self.ops, sites, self.types, has_groups=bool(known))
         groups: dict[int, int] = {}
         fitting: dict[tuple[int, ...], Choices] = {}
-        for place, root in enumerate(_roots(rows)):
-            op, _, alike = rows[place]
-            if root is None or alike is None:
-                continue
+        for place, alike in connected.alike.items():
+            root = connected.root(place)
             if (number := groups.get(root)) is None:
                 extents = alike.results[0].extents
                 if extents not in fitting:
-                    orders = [e for e in known if e is not None and e.problem(extents) is None]
-                    fitting[extents] = Choices([Alternative(None, e) for e in (None, *orders)], self.layouts)
+                    orders = [order for order in known if order.problem(extents) is None]
+                    fitting[extents] = Choices([Alternative(None, order) for order in (None, *orders)], self.layouts)
                 number = groups[root] = len(self.variables)
                 self.variables.append(Variable([], fitting[extents]))
-            self.variables[number].ops.append(op)
-            self.of[op] = variable_of[place] = number
-        return variable_of
+            self.variables[number].ops.append(self.ops[place])
+            self.variable_of[place] = number
+        return connected
 
-    def misplaced(self, chosen: Sequence[int]) -> dict[Operation, list[tuple[int, Layout]]]:
-        """By op, the operands that lie in another layout than it wants by a choice, each with that layout."""
-        found: dict[Operation, list[tuple[int, Layout]]] = {}
-        for read in self.reads:
-            link = read.link
-            given = link.given[0 if read.maker is None else chosen[read.maker]]
-            wanted = link.wanted[0 if read.reader is None else chosen[read.reader]]
+    def misplaced(self, chosen: Sequence[int]) -> dict[int, list[tuple[int, Layout]]]:
+        """By the place of an op, the operands that lie in another layout than it wants by a choice, each with that layout."""
+        found: dict[int, list[tuple[int, Layout]]] = {}
+        for place, number, _, maker, reader, link in self.reads:
+            given = link.given[0 if maker is None else chosen[maker]]
+            wanted = link.wanted[0 if reader is None else chosen[reader]]
             if given != wanted:
-                found.setdefault(read.op, []).append((read.number, self.layouts.known[wanted]))
+                found.setdefault(place, []).append((number, self.layouts.known[wanted]))
         return found
 
     def wanted(self, op: Operation, number: int, chosen: Sequence[int]) -> Layout | bool:
@@ -197,37 +205,15 @@ class LayoutProblem:
         return chosen
 
 
-def _roots(rows: Sequence[Row]) -> list[int | None]:
-    """By place of an op that takes any order, that of one which stands for all that are connected to it."""
-    above: list[int | None] = [None] * len(rows)
-    made: dict[int, int] = {}  # by identity of a value
-
-    def root(place: int) -> int:
-        while (found := above[place]) is not None and found != place:
-            above[place] = above[found]
-            place = found
-        return place
-
-    for place, (op, operands, alike) in enumerate(rows):
-        if alike is None or not alike.followed:
-            continue
-        above[place] = own = place
-        for number in alike.followed:
-            if (maker := made.get(id(operands[number]))) is not None:
-                above[own] = own = root(maker)
-        made[id(op.results[0])] = place
-    return [None if found is None else root(place) for place, found in enumerate(above)]
-
-
 def _connect(problem: Assignment, read: Read) -> None:
     """Adds what it costs that an op wants an operand in another layout than what makes it gives."""
     maker, reader, matrix = read.maker, read.reader, read.link.matrix
     if maker is not None and reader is not None:
         problem.connect(maker, reader, matrix)
     elif maker is not None:
-        problem.costs[maker] = [a + row[0] for a, row in zip(problem.costs[maker], matrix, strict=True)]
+        problem.add(maker, read.link.turned[0])
     elif reader is not None:
-        problem.costs[reader] = [a + b for a, b in zip(problem.costs[reader], matrix[0], strict=True)]
+        problem.add(reader, matrix[0])
 
 
 def _rows_of(offer: Offer, site: Site) -> Iterable[tuple[LayoutRow, float]]:
@@ -241,8 +227,3 @@ def _rows_of(offer: Offer, site: Site) -> Iterable[tuple[LayoutRow, float]]:
             continue
         if here.is_row_major or offer.machine_refusal(here) is None:
             yield row, seconds
-
-
-def has_encodings(function: FuncOp) -> bool:
-    """Whether somebody has decided about layouts inside of the function."""
-    return any(encoding(value) is not None for value in results_by_type(function.body.block))

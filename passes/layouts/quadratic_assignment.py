@@ -26,22 +26,35 @@ class Assignment:
     """A problem: `costs[node][alternative]`, and a matrix of costs for two nodes that are connected."""
 
     costs: list[list[float]] = field(default_factory=list[list[float]])
+    """Lists that are shared and never changed, as rows of matrices are."""
     edges: list[dict[int, Matrix]] = field(default_factory=list[dict[int, Matrix]])
     """By node: its neighbours, each with a row for each alternative of the node; rows are shared and never changed."""
     _turned: dict[int, tuple[Matrix, Matrix]] = field(default_factory=dict[int, tuple[Matrix, Matrix]])
     """By the identity of a matrix that was connected: it, which so lives as long, and its transpose."""
+    _sums: dict[tuple[int, int], tuple[list[float], ...]] = field(
+        default_factory=dict[tuple[int, int], "tuple[list[float], ...]"]
+    )
+    """By identities of two lists of costs: their sum, one for nodes that are alike, and the two, which live as long."""
 
-    def node(self, costs: Sequence[float]) -> int:
-        """A new node with an alternative for each cost."""
-        self.costs.append(list(costs))
+    def node(self, costs: list[float]) -> int:
+        """A new node with an alternative for each cost; these may not change later."""
+        self.costs.append(costs)
         self.edges.append({})
         return len(self.costs) - 1
+
+    def add(self, node: int, more: list[float]) -> None:
+        """Adds costs to a node; the list may not change later."""
+        key = id(self.costs[node]), id(more)
+        if (found := self._sums.get(key)) is None:
+            found = self._sums[key] = list(map(add, self.costs[node], more)), self.costs[node], more
+        self.costs[node] = found[0]
 
     def connect(self, first: int, second: int, matrix: Matrix) -> None:
         """Adds costs of each alternative of the first node beside each of the second; the matrix may not change later."""
         if first == second:
-            for number, row in enumerate(matrix):
-                self.costs[first][number] += row[number]
+            self.costs[first] = [
+                cost + row[number] for number, (cost, row) in enumerate(zip(self.costs[first], matrix, strict=True))
+            ]
             return
         known = self.edges[first].get(second)
         if known is not None:
@@ -50,9 +63,9 @@ class Assignment:
         self.edges[second][first] = self._transposed(matrix)
 
     def _transposed(self, matrix: Matrix) -> Matrix:
-        if id(matrix) not in self._turned:
-            self._turned[id(matrix)] = matrix, [list(column) for column in zip(*matrix, strict=True)]
-        return self._turned[id(matrix)][1]
+        if (found := self._turned.get(id(matrix))) is None:
+            found = self._turned[id(matrix)] = matrix, [list(column) for column in zip(*matrix, strict=True)]
+        return found[1]
 
     def total(self, chosen: Sequence[int]) -> float:
         """What a choice costs."""
@@ -80,7 +93,7 @@ def solve(problem: Assignment) -> Solution:
     return Solution(chosen, reduction.guessed)
 
 
-_Join = tuple[Matrix, Matrix, Matrix, Matrix, Matrix | None]
+_Join = tuple[Matrix, Matrix, list[float], Matrix, Matrix, Matrix | None]
 """Costs between two nodes, by alternative of the first and of the second, and what they were worked out from."""
 REMEMBERED = 4096
 """Costs between nodes that are worked out once for all nodes that are alike."""
@@ -93,13 +106,13 @@ def _joined(own: list[float], columns_a: Matrix, columns_b: Matrix, known: Matri
         matrix.append([min(map(add, base, other)) for other in columns_b])
     if known is not None:
         matrix = [list(map(add, row, more)) for row, more in zip(matrix, known, strict=True)]
-    return matrix, list(map(list, zip(*matrix, strict=True))), columns_a, columns_b, known
+    return matrix, list(map(list, zip(*matrix, strict=True))), own, columns_a, columns_b, known
 
 
 class _Reduction:
     def __init__(self, problem: Assignment) -> None:
-        self.costs = [list(costs) for costs in problem.costs]
-        self.edges = [dict(others) for others in problem.edges]
+        self.costs = list(problem.costs)
+        self.edges = list(map(dict, problem.edges))
         self.order: list[tuple[int, dict[int, Matrix]]] = []
         """Nodes that were taken out, with the neighbours that they had then."""
         self.settled: dict[int, int] = {}
@@ -107,8 +120,8 @@ class _Reduction:
         self.left = len(self.costs)
         """Nodes that are not gone."""
         self.guessed = 0
-        self._joins: dict[tuple[float, ...], _Join] = {}
-        """By the costs of a node and identities of matrices, which live as long as they are here: parts of a graph are alike."""
+        self._joins: dict[tuple[int, int, int, int], _Join] = {}
+        """By identities of costs and of matrices, which live as long as they are here: parts of a graph are alike."""
 
     def run(self) -> None:
         self._reduce(range(len(self.costs)))
@@ -119,37 +132,38 @@ class _Reduction:
     def _reduce(self, nodes: Iterable[int]) -> None:
         """Takes out nodes of at most two neighbours, and those that become such."""
         waiting = list(nodes)[::-1]
+        gone, edges = self.gone, self.edges
         while waiting:
             node = waiting.pop()
-            if self.gone[node] or len(self.edges[node]) > 2:
+            if gone[node] or len(others := edges[node]) > 2:
                 continue
-            waiting.extend(self._take_out(node))
+            gone[node] = True
+            self.left -= 1
+            self.order.append((node, others))
+            if len(others) == 2:
+                self._join(node, *others)
+            elif others:
+                (other,) = others
+                self._add(node, other)
+            waiting.extend(others)
 
-    def _take_out(self, node: int) -> list[int]:
-        others = self.edges[node]
-        self.order.append((node, others))
-        self.gone[node] = True
-        self.left -= 1
-        turned = [(other, self.edges[other].pop(node)) for other in others]
-        own = self.costs[node]
-        if len(turned) == 1:
-            ((other, columns),) = turned
-            added = [min(map(add, own, column)) for column in columns]
-            self.costs[other] = list(map(add, self.costs[other], added))
-        elif turned:
-            self._join(own, *turned)
-        return list(others)
+    def _add(self, node: int, other: int) -> None:
+        """The costs of a node, at its best, as those of its only neighbour."""
+        own, columns = self.costs[node], self.edges[other].pop(node)
+        self.costs[other] = [
+            cost + min(map(add, own, column)) for cost, column in zip(self.costs[other], columns, strict=True)
+        ]
 
-    def _join(self, own: list[float], first: tuple[int, Matrix], second: tuple[int, Matrix]) -> None:
+    def _join(self, node: int, a: int, b: int) -> None:
         """The costs of a node, at its best, as those of its two neighbours beside each other; by alternative of each, its own."""
-        (a, columns_a), (b, columns_b) = first, second
-        known = self.edges[a].get(b)
-        key = (*own, id(columns_a), id(columns_b), id(known))
+        at_a, at_b, own = self.edges[a], self.edges[b], self.costs[node]
+        columns_a, columns_b, known = at_a.pop(node), at_b.pop(node), at_a.get(b)
+        key = id(own), id(columns_a), id(columns_b), id(known)
         if (found := self._joins.get(key)) is None:
             found = _joined(own, columns_a, columns_b, known)
             if len(self._joins) < REMEMBERED:
                 self._joins[key] = found
-        self.edges[a][b], self.edges[b][a] = found[:2]
+        at_a[b], at_b[a] = found[:2]
 
     def _connected(self, start: int) -> list[int]:
         seen = {start}
@@ -261,14 +275,20 @@ class _Reduction:
         chosen = [0] * len(self.costs)
         for node, number in self.settled.items():
             chosen[node] = number
+        known: dict[tuple[int, ...], int] = {}  # by identities of costs and matrices, too, which are all kept
         for node, others in reversed(self.order):
             if node in self.settled:
                 continue
             sums = self.costs[node]
+            key = [id(sums)]
             for other, matrix in others.items():
-                number = chosen[other]
-                sums = [total + row[number] for total, row in zip(sums, matrix, strict=True)]
-            chosen[node] = sums.index(min(sums))
+                key += id(matrix), chosen[other]
+            if (best := known.get(same := tuple(key))) is None:
+                for other, matrix in others.items():
+                    number = chosen[other]
+                    sums = [total + row[number] for total, row in zip(sums, matrix, strict=True)]
+                best = known[same] = sums.index(min(sums))
+            chosen[node] = best
         return chosen
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.passes.layouts.choices import Choices, Layout, Layouts
-from fuse_opt.passes.layouts.followed import Alike, Kind, Values
+from fuse_opt.passes.layouts.connected import Between
+from fuse_opt.passes.layouts.followed import Kind, Values
 from fuse_opt.passes.layouts.quadratic_assignment import Matrix
 
 
@@ -28,6 +29,8 @@ class Link:
     """What the value costs between each alternative of its maker and each of its reader."""
     turned: Matrix
     """The same by alternative of its reader."""
+    UNKNOWN: ClassVar[Link]
+    """One that was not asked for yet."""
 
     @property
     def is_decided(self) -> bool:
@@ -40,19 +43,19 @@ class Link:
         return len({*self.given, *self.wanted}) == 1
 
 
+Link.UNKNOWN = Link(0.0, (), (), [], [])
+
+
 class Read(NamedTuple):
     """An operand that lies as a choice says: who makes it and who wants it, where these are variables."""
 
-    op: Operation
+    place: int
+    """Of the op that reads it, in the function."""
     number: int
     value: SSAValue
     maker: int | None
     reader: int | None
     link: Link
-
-
-Row = tuple[Operation, Sequence[SSAValue], Alike | None]
-"""An op with its operands, and what it has in common with others where it may have a say in how they lie."""
 
 
 @dataclass(eq=False)
@@ -65,54 +68,57 @@ class Reads:
     """What a conversion takes."""
     frozen: Collection[SSAValue]
     """Values whose conversion costs nothing."""
+    arguments: Sequence[SSAValue]
+    """Of the function."""
 
     def __post_init__(self) -> None:
         self._links: dict[Hashable, Link | None] = {}
         """None where the value always lies as it is wanted."""
         self._alone: dict[int, tuple[int]] = {}
+        self._free = {id(value) for value in self.frozen}
+        self._own = {id(value): self.layouts.number(as_it_is(value)) for value in self.arguments}
+        """By identity of an argument, the layout in which a caller has it."""
 
-    def found(self, rows: Sequence[Row], variable_of: Sequence[int | None], lists: Sequence[Choices]) -> Iterable[Read]:
+    def found(
+        self, between: Iterable[Between], variable_of: Sequence[int | None], lists: Sequence[Choices]
+    ) -> Iterable[Read]:
         """
-        In the order of ops, of which each is a part of a variable or of none; a variable's choices are in the lists. Not those
-        that always lie as they are wanted.
+        In the order of what lies between ops, each of which is a part of a variable or of none; a variable's choices are in the
+        lists. Not those that always lie as they are wanted.
         """
-        made: dict[int, tuple[int, int]] = {}  # by identity
-        for (op, operands, alike), reader in zip(rows, variable_of, strict=True):
-            ordered = range(len(operands)) if reader is None or alike is None else alike.ordered
-            for number in ordered:
-                value = operands[number]
-                if (pair := made.get(id(value))) is None:
-                    if reader is not None and (link := self._from_outside(value, lists[reader], number)) is not None:
-                        yield Read(op, number, value, None, None if link.is_decided else reader, link)
+        links, own, free, unknown = self._links, self._own, self._free, Link.UNKNOWN
+        for place, number, value, kind, made_at in between:
+            reader = variable_of[place]
+            choices = None if reader is None else lists[reader]
+            if made_at is not None:
+                maker = variable_of[made_at]
+                if maker is None:
                     continue
-                maker, place = pair
-                if maker == reader:
-                    continue  # a group, which has its values in one order
-                kind = self.types.kind(value)
-                choices = None if reader is None else lists[reader]
-                if kind.has_order and (link := self._between(kind, lists[maker], place, choices, number)) is not None:
-                    yield Read(op, number, value, maker, reader, link)
-            if reader is not None:
-                for place, value in enumerate(op.results):
-                    made[id(value)] = reader, place
+                result = value.index if isinstance(value, OpResult) else 0
+                key = kind.number, id(lists[maker]), result, id(choices), number
+                if (link := links.get(key, unknown)) is unknown:
+                    link = links[key] = self._between(kind, lists[maker], result, choices, number)
+                if link is not None:
+                    yield Read(place, number, value, maker, reader, link)
+            elif choices is not None:
+                known = id(value)
+                key = kind.number, own.get(known, 0), id(choices), number, known in free
+                if (link := links.get(key, unknown)) is unknown:
+                    link = links[key] = self._from_outside(kind, own.get(known, 0), choices, number, known in free)
+                if link is not None:
+                    yield Read(place, number, value, None, None if link.is_decided else reader, link)
 
-    def _between(self, kind: Kind, maker: Choices, place: int, reader: Choices | None, number: int) -> Link | None:
+    def _between(self, kind: Kind, maker: Choices, result: int, reader: Choices | None, number: int) -> Link | None:
         """The link of a value that a variable makes."""
-        key = kind.number, id(maker), place, id(reader), number
-        if key not in self._links:
-            wanted = self._always(0) if reader is None else reader.operand(number)
-            self._links[key] = _linked(self.seconds(kind), maker.result(place), wanted)
-        return self._links[key]
+        if not kind.has_order:
+            return None
+        wanted = self._always(0) if reader is None else reader.operand(number)
+        return _linked(self.seconds(kind), maker.result(result), wanted)
 
-    def _from_outside(self, value: SSAValue, reader: Choices, number: int) -> Link | None:
+    def _from_outside(self, kind: Kind, own: int, reader: Choices, number: int, is_free: bool) -> Link | None:
         """The link of a value that no variable makes."""
-        kind, own = self.types.kind(value), self.layouts.number(as_it_is(value))
-        is_free = bool(self.frozen) and value in self.frozen
-        key = kind.number, own, id(reader), number, is_free
-        if key not in self._links:
-            wanted = reader.operand(number) if kind.has_order else self._always(0)
-            self._links[key] = _linked(0.0 if is_free else self.seconds(kind), self._always(own), wanted)
-        return self._links[key]
+        wanted = reader.operand(number) if kind.has_order else self._always(0)
+        return _linked(0.0 if is_free else self.seconds(kind), self._always(own), wanted)
 
     def _always(self, layout: int) -> tuple[int]:
         return self._alone.setdefault(layout, (layout,))

@@ -5,8 +5,10 @@ The solver counts a conversion for each reader. Here choices change one by one, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from operator import add
 
 from fuse_opt.passes.layouts.reads import Read
@@ -78,12 +80,11 @@ class _Shared:
         """By the identity of a value."""
         self.roles: dict[tuple[int, int], Role] = {}
         """By that of a value, and variable."""
-        counts: dict[int, int] = {}
-        for read in self.reads:
-            counts[id(read.value)] = counts.get(id(read.value), 0) + 1
-        for read in self.reads:
-            if counts[id(read.value)] > 1:
-                self._add(read)
+        read = [id(read.value) for read in self.reads]
+        counts = Counter(read)
+        for one, value in zip(self.reads, read, strict=True):
+            if counts[value] > 1:
+                self._add(one)
         for (_, variable), role in self.roles.items():
             role.take(chosen[variable])
 
@@ -118,16 +119,16 @@ class _Shared:
         """What the conversions of variables are summed from, in the order of reads."""
         found: dict[int, list[Part]] = {variable: [] for variable in variables}
         seen: set[tuple[int, int]] = set()
-        for read in self.reads:
+        for read in [read for read in self.reads if read.maker in found or read.reader in found]:
+            shared = id(read.value) in self.values
             for variable in (read.maker, read.reader):
                 if variable not in found:
                     continue
-                key = id(read.value), variable
-                if (role := self.roles.get(key)) is None:
+                if not shared:
                     found[variable].append(read)
-                elif key not in seen:
+                elif (key := (id(read.value), variable)) not in seen:
                     seen.add(key)
-                    found[variable].append(role)
+                    found[variable].append(self.roles[key])
         return found
 
     def better(self, variable: int, costs: Sequence[float], parts: Sequence[Part]) -> bool:
@@ -135,10 +136,8 @@ class _Shared:
         kept, roles = self.chosen[variable], [part for part in parts if isinstance(part, Role)]
         for role in roles:
             role.take(kept, -1)
-        sums = list(costs)
-        for part in parts:
-            more = part.costs(len(costs)) if isinstance(part, Role) else self._row(part, variable)
-            sums = list(map(add, sums, more))
+        rows = [part.costs(len(costs)) if isinstance(part, Role) else self._row(part, variable) for part in parts]
+        sums = [reduce(add, [row[number] for row in rows], cost) for number, cost in enumerate(costs)]
         least = min(sums)
         self.chosen[variable] = number = sums.index(least) if least < sums[kept] else kept
         for role in roles:

@@ -39,6 +39,28 @@ def test_the_solution_is_the_best_of_all(part: int) -> None:
         assert solve(problem) == solution
 
 
+def test_nodes_that_share_costs_and_matrices_are_solved_as_by_themselves() -> None:
+    """Results are kept by the identity of lists: here all nodes have one of two, and all edges one of three matrices."""
+    for seed in range(100):
+        rng = random.Random(seed)
+        lists = [[float(rng.randint(0, 9)) for _ in range(3)] for _ in range(2)]
+        matrices = [[[0.0 if a == b else cost for b in range(3)] for a in range(3)] for cost in (2.0, 3.0, 7.0)]
+        shared, apart = Assignment(), Assignment()
+        for node in range(9):
+            costs = rng.choice(lists)
+            shared.node(costs)
+            apart.node(list(costs))
+            for other in rng.sample(range(node), min(node, rng.randint(1, 2))):
+                matrix = rng.choice(matrices)
+                shared.connect(other, node, matrix)
+                apart.connect(other, node, [list(row) for row in matrix])
+            if rng.random() < 0.3:
+                shared.add(node, lists[0])
+                apart.add(node, list(lists[0]))
+        assert solve(shared) == solve(apart), f"seed {seed}"
+        assert shared.total(solve(shared).chosen) == least(shared), f"seed {seed}"
+
+
 def test_dense_graphs_are_tried_out() -> None:
     for seed in range(40):
         problem = random_problem(1000 + seed, most=7, degree=6)
