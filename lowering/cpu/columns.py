@@ -13,7 +13,7 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import BLOCK, SPLITS
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.extents import estimate, may_exceed
+from fuse_opt.dialects.types.extents import estimate, is_number, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.cpu.blocked_sums import BlockedSums
@@ -63,7 +63,8 @@ def build_column_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence
     early = phased.reads_early(nodes, stages)
     if splits > 1 and early:
         splits = 1
-    written_out = all(not may_exceed(extent(stage.dims), WRITTEN_OUT) for stage in stages)
+    lengths = [extent(stage.dims) for stage in stages]
+    written_out = all(is_number(each) and each <= WRITTEN_OUT for each in lengths)
     widest = _widest_block(phased, stages, splits if not written_out else 1)
     if splits < 2 or written_out:
         fewest = LANE_MULTIPLE if written_out else FEWEST_LANES
