@@ -9,7 +9,7 @@ from math import prod
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.scalar import cost
-from fuse_opt.dialects.types.extents import estimate, is_number
+from fuse_opt.dialects.types.extents import estimate, is_number, least, most
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr
 
 WORK_PER_TASK = 12288 * 4
@@ -21,6 +21,10 @@ FEW_ROWS = 8
 """Rows below which long ones are worth cutting."""
 SHORT_ROW = 8
 """Elements; the loop over a shorter row costs more than its body."""
+VERY_SHORT_ROW = 4
+"""Elements up to which rows of an unknown length run side by side."""
+LONG_ROW = 256
+"""Elements from which on such rows have more accumulators."""
 FEWEST_LANES = 8
 FEWEST_SHORT = 64
 """Rows from which on short ones are worth taking together."""
@@ -52,7 +56,21 @@ def choose_order(loop_body: LoopBody) -> LoopOrder:
     if not loop_body.is_row:
         return _element_order(loop_body)
     found = _row_order(loop_body)
-    return LoopOrder("column", {}, found.reason) if found.kind == "column" else LoopOrder("row")
+    if found.kind == "column":
+        return LoopOrder("column", {}, found.reason)
+    return LoopOrder("row")
+
+
+def version_entries(loop_body: LoopBody) -> dict[str, int]:
+    """Entries for a kernel of rows whose length is a size: up to and from what length it has code of its own."""
+    if len(loop_body.column_extents) != 1 or is_number(length := loop_body.column_extents[0]):
+        return {}
+    entries: dict[str, int] = {}
+    if least(length) <= VERY_SHORT_ROW < most(length):
+        entries["short"] = VERY_SHORT_ROW
+    if least(length) < LONG_ROW <= most(length):
+        entries["long"] = LONG_ROW
+    return entries
 
 
 def _element_order(loop_body: LoopBody) -> LoopOrder:

@@ -119,6 +119,20 @@ LANES = Knob(
     "accumulators of a sum along a row, side by side",
     (8, 16, 32, 64, 128, 256),
 )
+SHORT = Knob(
+    "short",
+    Counts(1, 64),
+    ("row",),
+    False,
+    "elements up to which rows, where their length is a size, run as those of `column`: [a version](#versions) of the kernel",
+)
+LONG = Knob(
+    "long",
+    Counts(128, 1 << 20),
+    ("row",),
+    False,
+    "elements from which on such rows have 64 accumulators of a sum: [a version](#versions) of the kernel",
+)
 TASKS = Knob(
     "tasks",
     Counts(),
@@ -160,4 +174,21 @@ VECTOR = Knob(
     (256,),
 )
 
-KNOBS = (MATH, PRECISION, STORES, SPLITS, BLOCK, CUT, WINDOW, LENT, LANES, TASKS, ROWS_AT_A_TIME, AHEAD, UNROLL, VECTOR)
+KNOBS = (
+    MATH,
+    PRECISION,
+    STORES,
+    SPLITS,
+    BLOCK,
+    CUT,
+    WINDOW,
+    LENT,
+    LANES,
+    SHORT,
+    LONG,
+    TASKS,
+    ROWS_AT_A_TIME,
+    AHEAD,
+    UNROLL,
+    VECTOR,
+)

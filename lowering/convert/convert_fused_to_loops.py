@@ -24,9 +24,10 @@ from fuse_opt.dialects.fused.knobs import CUT, UNROLL, WINDOW
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
-from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter, convert_programs
+from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter, convert_programs, scheduled
 from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.convert.vector_bits import WIDEST, is_for_lines_alone, vector_bits
+from fuse_opt.lowering.convert.versions import Version, join_versions, versions_of
 from fuse_opt.lowering.cpu.attention.gradients import build_attention_gradient_loops
 from fuse_opt.lowering.cpu.attention.loops import build_attention_loops
 from fuse_opt.lowering.cpu.columns import build_column_loops
@@ -118,35 +119,12 @@ class _LoopsConverter(ModuleConverter[_Generated]):
     def generate(
         self, kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[int], before: func.FuncOp
     ) -> _Generated:
-        phases = build_phases(kernel, passes, memory)
+        phases = list(build_phases(kernel, passes, memory))
         functions: list[func.FuncOp] = []
-        for loops in phases:
-            choose_narrow(loops.body)
-            unswitch_loops(loops.body)
-            split_index_sets(loops.body)
-            if sizes := loops.size_arguments():
-                split_sized_ends(loops.body, sizes)
-            if keeps_excess(kernel):
-                keep_wide(loops.body)
-            if is_fast(kernel):
-                keep_wide(loops.body)
-                share_exponentials(loops.body, loops.helpers, fast=True)
-                relax_math(loops.body, loops.helpers)
-            else:
-                round_in_registers(loops.body, loops.helpers)
-                divide_in_f64(loops.body)
-                share_exponentials(loops.body, loops.helpers)
-            if is_nontemporal(kernel):
-                make_nontemporal(loops.body, loops.shared, estimate(loops.tasks), loops.helpers)
-            store_clean(loops.body, loops.helpers)
-            convert_in_blocks(loops.body, loops.helpers)
-            distribute_loops(loops.body, loops.tasks, CUT.word(kernel), WINDOW.number(kernel))
-            ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers, loops.shared)
-            bits, lines_alone = vector_bits(kernel, loops.body), is_for_lines_alone(kernel, loops.body)
-            if passes or sizes:
-                mask_tails(loops.body, loops.helpers, sizes, loops.shared, bits // 8)
-            if (vectors := UNROLL.count(kernel)) is not None:
-                unroll_vectors(loops.body, vectors * WIDTH)
+        for number, loops in enumerate(phases):
+            bits, lines_alone = _transform(kernel, loops, bool(passes))
+            if len(phases) == 1 and passes:
+                loops = phases[number] = _with_versions(kernel, passes, memory, loops)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
             function.location = kernel.location
             if (written := written_elements(kernel, passes)) is not None:
@@ -195,6 +173,50 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 declaration = func.FuncOp.external(name, list(inputs), [] if isinstance(result, NoneType) else [result])
                 self.symbols[name] = declaration
                 put_first(self.block, declaration)
+
+
+def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[int, bool]:
+    """What is done to the loops of a kernel; gives the bits of vectors, and whether these are for the sake of lines alone."""
+    choose_narrow(loops.body)
+    unswitch_loops(loops.body)
+    split_index_sets(loops.body)
+    if sizes := loops.size_arguments():
+        split_sized_ends(loops.body, sizes)
+    if keeps_excess(kernel):
+        keep_wide(loops.body)
+    if is_fast(kernel):
+        keep_wide(loops.body)
+        share_exponentials(loops.body, loops.helpers, fast=True)
+        relax_math(loops.body, loops.helpers)
+    else:
+        round_in_registers(loops.body, loops.helpers)
+        divide_in_f64(loops.body)
+        share_exponentials(loops.body, loops.helpers)
+    if is_nontemporal(kernel):
+        make_nontemporal(loops.body, loops.shared, estimate(loops.tasks), loops.helpers)
+    store_clean(loops.body, loops.helpers)
+    convert_in_blocks(loops.body, loops.helpers)
+    distribute_loops(loops.body, loops.tasks, CUT.word(kernel), WINDOW.number(kernel))
+    ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers, loops.shared)
+    bits, lines_alone = vector_bits(kernel, loops.body), is_for_lines_alone(kernel, loops.body)
+    if has_passes or sizes:
+        mask_tails(loops.body, loops.helpers, sizes, loops.shared, bits // 8)
+    if (vectors := UNROLL.count(kernel)) is not None:
+        unroll_vectors(loops.body, vectors * WIDTH)
+    return bits, lines_alone
+
+
+def _with_versions(
+    kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[int], loops: KernelLoops
+) -> KernelLoops:
+    """The function with those of the kernel's versions in it that its schedule asks for."""
+    made: list[tuple[Version, KernelLoops]] = []
+    for version in versions_of(kernel, passes):
+        phases = build_phases(version.kernel, scheduled(version.kernel) or (), memory)
+        if len(phases) == 1:
+            _transform(version.kernel, phases[0], True)
+            made.append((version, phases[0]))
+    return join_versions(made, loops)
 
 
 _PRODUCTS = {

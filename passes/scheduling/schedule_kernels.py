@@ -19,7 +19,7 @@ from fuse_opt.dialects.analysis.contractions.generated_products import (
 )
 from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access
 from fuse_opt.dialects.analysis.loop_body import trace_kernel
-from fuse_opt.dialects.analysis.loop_order import LoopOrder, choose_order
+from fuse_opt.dialects.analysis.loop_order import LoopOrder, choose_order, version_entries
 from fuse_opt.dialects.analysis.precision import precision_of, precision_problem, rounds
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
@@ -133,6 +133,9 @@ class ScheduleKernelsPass(ModulePass):
     Of a processor whose record says another `window` or `first_cache_bytes` than `device_cpu.toml`, kernels get the entries
     `window` and `lent` (a forty-eighth of that cache).
 
+    With `versions`, a kernel over rows whose length is a size gets the entries `short` and `long`: C of its own for very short
+    rows and for long ones, chosen by the length at the entry of its function. Compilers take two to four times as long for it.
+
     With `tuned`, a file or a folder that `fuse-tune` wrote, kernels that were measured on this machine get what was found for
     them, and a remark says of each whether it is `tuned`, `tuned-stale` (measured with another version of lowering, and still
     legal) or `untuned`, and why.
@@ -153,6 +156,8 @@ class ScheduleKernelsPass(ModulePass):
     What decides on non-temporal stores and entries for a processor: a device's name, such as cpu or h100, or the path of a .toml
     file like theirs.
     """
+    versions: bool = False
+    """Kernels over rows of an unknown length have versions for very short rows and for long ones."""
     tuned: str = ""
     """Measured schedules: a program's tuned.json, a file of records, or a folder of them; none where empty."""
 
@@ -166,7 +171,7 @@ class ScheduleKernelsPass(ModulePass):
                 if (problem := precision_problem(function)) is not None:
                     raise RefusedError(problem, function)
                 words = {MATH: self.math, PRECISION: self.precision or precision_of(function)}
-                rules = StoreRules(function, device)
+                rules = _Rules(StoreRules(function, device), self.versions)
                 measured = None if table is None else _Measured(table, KernelKeys(function), machine_for(op))
                 for kernel in function.body.block.ops:
                     if isinstance(kernel, KernelOp):
@@ -193,6 +198,14 @@ def _read_table(path: str, module: ModuleOp) -> TunedTable | None:
     for problem in (*table.problems, *(fault for _, fault in table.faults)):
         remark(ScheduleKernelsPass.name, module, "tuned-problem", problem)
     return table
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What decides where nothing was measured."""
+
+    stores: StoreRules
+    versions: bool
 
 
 @dataclass
@@ -246,7 +259,7 @@ class _Measured:
 
 
 def _schedule(
-    kernel: KernelOp, words: Mapping[Knob, str], rules: StoreRules, measured: _Measured | None, choices: Choices
+    kernel: KernelOp, words: Mapping[Knob, str], rules: _Rules, measured: _Measured | None, choices: Choices
 ) -> None:
     if (given := kernel.schedule_kind()) is None:
         plain = _plain(kernel)
@@ -265,13 +278,17 @@ def _schedule(
     remark(ScheduleKernelsPass.name, kernel, "kept", f'keeps its schedule "{given}"')
 
 
-def _give(kernel: KernelOp, said: Mapping[str, Attribute], rules: StoreRules, measured: _Measured | None) -> None:
+def _give(kernel: KernelOp, said: Mapping[str, Attribute], rules: _Rules, measured: _Measured | None) -> None:
     """The schedule that rules find, or that was measured."""
     order = _choose(kernel)
-    numbers = {**processor_entries(order.kind, rules.device), **order.entries}
+    numbers = {**processor_entries(order.kind, rules.stores.device), **order.entries}
+    if rules.versions and order.kind == "row" and (versions := version_entries(trace_kernel(kernel))):
+        numbers |= versions
+        lengths = " and ".join(f"{'up to' if name == 'short' else 'from'} {n}" for name, n in versions.items())
+        remark(ScheduleKernelsPass.name, kernel, "versions", f"has code of its own for rows of {lengths} elements")
     entries: dict[str, Attribute] = {name: IntegerAttr(value, i64) for name, value in numbers.items()}
     kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries, **said})
-    verdict = rules.judge(kernel)
+    verdict = rules.stores.judge(kernel)
     if verdict.nontemporal:
         kernel.schedule = DictionaryAttr({**kernel.schedule.data, "stores": StringAttr("nontemporal")})
     if verdict.code:
