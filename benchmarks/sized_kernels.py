@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -115,7 +116,7 @@ def drawn(rng: np.random.Generator) -> dict[str, int]:
     """Sizes, evenly by their logarithms."""
 
     def one(low: int, high: int) -> int:
-        return int(np.exp(rng.uniform(np.log(low), np.log(high + 1))))
+        return int(float(np.exp(rng.uniform(float(np.log(low)), float(np.log(high + 1))))))
 
     return {"b": one(1, 4), **{n: one(*IMAGES) for n in "hw"}, **{n: one(*ROWS) for n in "mn"}}
 
@@ -162,18 +163,26 @@ def kernels(names: Sequence[str], sizes: int, seed: int) -> None:
 def made(name: str, is_sized: bool) -> float:
     """
     Processor time of this process and of compilers for one program and its first call, with an empty cache: once in a process, as
-    it keeps what was made. What all programs need, as the pool of threads, is there before.
+    it keeps what was made. What all programs of either kind need, as modules and the pool of threads, is there before.
     """
     kernel = KERNELS[name]
     shapes = kernel.shapes({"b": 2, "h": 32, "w": 32, "m": 256, "n": 256})
     given = arrays(shapes, np.random.default_rng(1))
     with tempfile.TemporaryDirectory() as folder:
         os.environ["FUSE_OPT_CACHE_DIR"] = folder
-        fuse_opt.compile(Kernel(("m", 3), "negative").text)(np.ones((2, 3), np.float32))
-        before = sum(os.times()[:4])
+        simple, ones = Kernel(("m", "n"), "negative").text, np.ones((2, 3), np.float32)
+        for warm in (fuse_opt.compile(simple), made_for(simple, (ones.shape,))):
+            warm(ones)
+        before = _processor_seconds()
         program = fuse_opt.compile(kernel.text) if is_sized else made_for(kernel.text, shapes)
         program(*given)
-        return sum(os.times()[:4]) - before
+        return _processor_seconds() - before
+
+
+def _processor_seconds() -> float:
+    """Of this process and of those it waited for; `os.times` counts hundredths, of which a small program takes seven."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def _in_turn(name: str, number: int) -> list[float]:
@@ -208,7 +217,8 @@ def calls() -> None:
     first, *others = (arrays([(3, n)], rng)[0] for n in (5, 6, 7, 9))
     turn, unmet = cycle([first, *others]), cycle([arrays([(1 + k % 40, 1 + k // 40)], rng)[0] for k in range(1600)])
     for _ in range(64):
-        program(next(turn)), program(next(unmet))
+        program(next(turn))
+        program(next(unmet))
     ways: dict[str, Callable[[], object]] = {
         "static": lambda: static(first),
         "as before": lambda: program(others[0]),
