@@ -51,6 +51,29 @@ def test_chains_on_values_are_one_kernel_and_overwrite_them() -> None:
 
 
 @needs_compiler
+def test_two_results_on_one_pattern_copy_no_index() -> None:
+    """Both have the argument's pattern: one kernel computes values, and no other part is of the program's making."""
+    text = f"""func.func @main(%a: {CSR}) -> ({CSR}, {CSR}) {{
+  %0 = graph.relu %a : ({CSR}) -> {CSR}
+  %1 = graph.square %0 : ({CSR}) -> {CSR}
+  %2 = graph.abs %a : ({CSR}) -> {CSR}
+  %3 = graph.tanh %2 : ({CSR}) -> {CSR}
+  func.return %1, %3 : {CSR}, {CSR}
+}}"""
+    program = fuse_opt.compile(text)
+    lowered = text_of(program.module)
+    assert lowered.count("fused.kernel") == 1 and program.stats.arena_bytes == 0
+    assert lowered.count("func.return %a_indptr, %a_indices, %0, %a_indptr, %a_indices, %1") == 1, lowered
+    indptr, indices, values = arguments(600)
+    for found, wanted in zip(
+        program((indptr, indices, values)), (np.maximum(values, 0) ** 2, np.tanh(abs(values))), strict=True
+    ):
+        np.testing.assert_array_equal(found[0], indptr)
+        np.testing.assert_array_equal(found[1], indices)
+        np.testing.assert_allclose(found[2], wanted, rtol=1e-6)
+
+
+@needs_compiler
 def test_what_is_stored_moves_no_plan() -> None:
     """Intermediate parts have a place of their capacity, which is used again; a run with fewer entries has the same."""
     both, x, y = CSR.replace("600", "1200"), "tensor<50x8xf32>", "tensor<40x8xf32>"
