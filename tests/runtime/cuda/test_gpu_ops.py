@@ -123,13 +123,12 @@ def test_every_kernel_is_in_one_part() -> None:
     assert all(gpu_source(part).count("__global__") == len(kernel_names(part)) for part in PARTS)
 
 
+ARCHITECTURES = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 FEW = [("sm_75", "orders"), ("sm_90", "sparse"), ("sm_90", "positions")]
 """Running totals take twenty seconds: they are compiled where all cases run, as the others are for all."""
 
 
-@pytest.mark.parametrize(
-    ("arch", "part"), product(("sm_75", "sm_80", "sm_90", "sm_120"), PARTS) if MULTIPLIER > 1 else FEW
-)
+@pytest.mark.parametrize(("arch", "part"), [*product(ARCHITECTURES, PARTS)] if MULTIPLIER > 1 else FEW)
 def test_the_text_compiles_without_spills(arch: str, part: str, tmp_path: Path) -> None:
     if (compiler := find_cuda_compiler()) is None:
         pytest.skip("no compiler of CUDA C")
@@ -137,5 +136,6 @@ def test_the_text_compiles_without_spills(arch: str, part: str, tmp_path: Path) 
         pytest.skip(f"the compiler does not know {arch}")
     found = kernel_resources(compile_cuda(compiler, gpu_source(part), arch, DiskCache(tmp_path)).log)
     assert found.keys() == set(kernel_names(part)), found
-    kept = 0 if arch in ("sm_75", "sm_90") else 8  # bytes over the call that divides numbers of 64 bits
+    # Bytes: over the call that divides numbers of 64 bits, and in a few kernels that are held to 48 registers, by nvcc 13.0.
+    kept = {"sm_75": 0, "sm_90": 0, "sm_100": 160}.get(arch, 52)
     assert not any(max(each.spill_stores, each.stack) > kept for each in found.values()), found
