@@ -71,8 +71,11 @@ def products_in(group: Group) -> int:
     """How many products there are among the ops; many where one of them is another opaque op."""
     if group.kind < FusionKind.OPAQUE:
         return 0
-    found = [op for op in member_ops(group.ops) if isinstance(op, OpaqueOp)]
-    return len(found) if found and all(op.contraction() is not None for op in found) else FURTHEST
+    if group.products is None:
+        found = [op for op in member_ops(group.ops) if isinstance(op, OpaqueOp)]
+        is_known = found and all(op.contraction() is not None for op in found)
+        group.products = len(found) if is_known else FURTHEST
+    return group.products
 
 
 def _between(graph: GroupGraph, last: Group, second: Group) -> list[Group] | None:

@@ -260,6 +260,7 @@ class GroupGraph:
             target.consumers.pop(group, None)
         target.ops.sort(key=self.position.__getitem__)
         target.kind = max(group.kind for group in members)
+        target.products = None
         target.moves_nothing = False if any(group.moves_nothing is False for group in members) else None
         target.count = sum(group.count for group in members)
         target.fuse_group = next((g.fuse_group for g in members if g.fuse_group is not None), None)

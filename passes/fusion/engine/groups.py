@@ -43,6 +43,8 @@ class Group:
     merged: bool = False
     moves_nothing: bool | None = None
     """Whether all ops, those of kernels too, are aliases; None when nobody has asked yet."""
+    products: int | None = None
+    """How many products there are among the ops; None when nobody has asked yet."""
     recomputed: Attribute | None = None
     """The readers for which all its ops compute again what others do."""
 
