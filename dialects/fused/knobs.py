@@ -173,6 +173,13 @@ VECTOR = Knob(
     "bits of the vectors that the compiler prefers (gcc on x86); [without it](#transforms-of-loops) mostly the widest",
     (256,),
 )
+SCRATCH = Knob(
+    "scratch",
+    Words(("any", "little")),
+    ("conv",),
+    False,
+    "memory that gradients of convolutions work in: with sums of parts and weights phase by phase, or as little as can be",
+)
 
 KNOBS = (
     MATH,
@@ -191,4 +198,5 @@ KNOBS = (
     AHEAD,
     UNROLL,
     VECTOR,
+    SCRATCH,
 )

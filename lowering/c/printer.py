@@ -37,6 +37,7 @@ _TARGETS = {
     "fo_stream_": 2,
     "fo_tile_": 7,
     "fo_taps_": 7,
+    "fo_chosen_": 7,
     "fo_windows_": 7,
     "fo_dot_": 7,
     "fo_zeros_": 0,

@@ -12,6 +12,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
+from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of
+from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.analysis.contractions.generated_products import (
     PRODUCT_KINDS,
     product_kind_problem,
@@ -24,7 +26,7 @@ from fuse_opt.dialects.analysis.precision import precision_of, precision_problem
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.gpu_schedule import gpu_entry_problem
-from fuse_opt.dialects.fused.knobs import KNOBS, MATH, PRECISION, Knob
+from fuse_opt.dialects.fused.knobs import KNOBS, MATH, PRECISION, SCRATCH, SPLITS, Knob
 from fuse_opt.dialects.implementation.selection import generated_kind
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.devices.device import find_device
@@ -130,6 +132,9 @@ class ScheduleKernelsPass(ModulePass):
     rather than for arithmetic, gets `stores = "nontemporal"`: results of such sizes are stored past the caches where they are
     not in place. Write "temporal", or remove the entry, for ordinary stores. The CUDA target does not look at it.
 
+    With `scratch=little` kernels of a processor work in less memory beside their values, as budgets may need it: gradients of
+    convolutions (the entry of that name), and reductions in one part, which leave less to several threads.
+
     Of a processor whose record says another `window` or `first_cache_bytes` than `device_cpu.toml`, kernels get the entries
     `window` and `lent` (a forty-eighth of that cache).
 
@@ -158,6 +163,8 @@ class ScheduleKernelsPass(ModulePass):
     """
     versions: bool = False
     """Kernels over rows of an unknown length have versions for very short rows and for long ones."""
+    scratch: Literal["any", "little"] = "any"
+    """Memory that kernels work in beside their values: "any" that is of use, or as "little" as can be."""
     tuned: str = ""
     """Measured schedules: a program's tuned.json, a file of records, or a folder of them; none where empty."""
 
@@ -171,7 +178,8 @@ class ScheduleKernelsPass(ModulePass):
                 if (problem := precision_problem(function)) is not None:
                     raise RefusedError(problem, function)
                 words = {MATH: self.math, PRECISION: self.precision or precision_of(function)}
-                rules = _Rules(StoreRules(function, device), self.versions)
+                little = self.scratch == "little" and device.platform == "cpu"
+                rules = _Rules(StoreRules(function, device), self.versions, little)
                 measured = None if table is None else _Measured(table, KernelKeys(function), machine_for(op))
                 for kernel in function.body.block.ops:
                     if isinstance(kernel, KernelOp):
@@ -206,6 +214,8 @@ class _Rules:
 
     stores: StoreRules
     versions: bool
+    little: bool
+    """Scratch memory."""
 
 
 @dataclass
@@ -281,12 +291,16 @@ def _schedule(
 def _give(kernel: KernelOp, said: Mapping[str, Attribute], rules: _Rules, measured: _Measured | None) -> None:
     """The schedule that rules find, or that was measured."""
     order = _choose(kernel)
+    if rules.little and SPLITS.name in order.entries:
+        order = LoopOrder("row" if order.kind == "split" else order.kind)
     numbers = {**processor_entries(order.kind, rules.stores.device), **order.entries}
     if rules.versions and order.kind == "row" and (versions := version_entries(trace_kernel(kernel))):
         numbers |= versions
         lengths = " and ".join(f"{'up to' if name == 'short' else 'from'} {n}" for name, n in versions.items())
         remark(ScheduleKernelsPass.name, kernel, "versions", f"has code of its own for rows of {lengths} elements")
     entries: dict[str, Attribute] = {name: IntegerAttr(value, i64) for name, value in numbers.items()}
+    if rules.little and order.kind in SCRATCH.kinds and not isinstance(conv_kernel_of(kernel), Convolution):
+        entries[SCRATCH.name] = StringAttr("little")
     kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries, **said})
     verdict = rules.stores.judge(kernel)
     if verdict.nontemporal:

@@ -24,7 +24,7 @@ from fuse_opt.lowering.c.headers.tile_steps import (
     written_out,
 )
 
-_NAME = re.compile(r"fo_(tile|taps|windows)_(f32|f64)_(\d+)x(\d+)(t?)(r?)(c?)(?:n(\d+)x(\d+))?")
+_NAME = re.compile(r"fo_(tile|taps|chosen|windows)_(f32|f64)_(\d+)x(\d+)(t?)(r?)(c?)(?:n(\d+)x(\d+))?")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
 _FEW_USES = 4
 """Rows of a tile for each of which gcc would load the right operand's elements again, as part of the multiplication."""
@@ -74,7 +74,7 @@ def tile_name(
     rows: int,
     columns: int,
     transposed: bool = False,
-    kind: Literal["tile", "taps", "windows"] = "tile",
+    kind: Literal["tile", "taps", "chosen", "windows"] = "tile",
     is_far: bool = False,
     copies: bool = False,
     asks: tuple[int, int] | None = None,

@@ -53,22 +53,29 @@ class Steps:
         )
 
 
+_TAPS = Steps(
+    ",\n    long a_block, const long *taps, long n",
+    " and n taps",
+    " and as far from there as a tap says; elements of k are a_block apart in a, those of taps side by side",
+    (
+        "for (long q = 0; q < k; q++) {{",
+        "const {c} *left = {a} + q * a_block, *right = {b} + q * b_step;",
+        "const long *tap = taps;",
+    ),
+    "n",
+    "t",
+    1,
+    "right + tap[u]",
+    "left[{row} + u]",
+)
 KINDS = {
     "tile": Steps("", "", ""),
-    "taps": Steps(
-        ",\n    long a_block, const long *taps, long n",
-        " and n taps",
-        " and as far from there as a tap says; elements of k are a_block apart in a, those of taps side by side",
-        (
-            "for (long q = 0; q < k; q++) {{",
-            "const {c} *left = {a} + q * a_block, *right = {b} + q * b_step;",
-            "const long *tap = taps;",
-        ),
-        "n",
-        "t",
-        1,
-        "right + tap[u]",
-        "left[{row} + u]",
+    "taps": _TAPS,
+    "chosen": replace(
+        _TAPS,
+        parameters=",\n    long a_block, const long *taps, long n, const long *chosen",
+        more=" and as far from there as a tap says; elements of k are a_block apart in a, those of taps where `chosen` says",
+        element="left[{row} + chosen[u]]",
     ),
     "windows": Steps(
         ",\n    const long *taps, long n, long ahead",

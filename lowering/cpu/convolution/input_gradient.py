@@ -2,12 +2,14 @@
 
 A launch gives the rows of the input of one phase. A task copies what it reads of the result's gradient once for all phases of
 a row, whose sums are made one after the other by tiles and then stored in turn, so that whole rows are written. The weight is
-copied before, by a launch of its own, so that the taps of a phase lie side by side; narrow floats are widened there.
+copied before, by a launch of its own, so that the taps of a phase lie side by side; narrow floats are widened there. With little
+scratch memory it is read where it lies: each phase goes through all of it, and finds its taps by a table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import accumulate
 from math import prod
 
 from xdsl.dialects import arith, memref
@@ -21,7 +23,8 @@ from fuse_opt.dialects.analysis.contractions.input_gradients import (
     row_phases,
 )
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.fused.knobs import SCRATCH
+from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.lowering.cpu.convolution.any_extents.task import AnyExtents, Positions
 from fuse_opt.lowering.cpu.convolution.input_copy import tap_offsets
 from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
@@ -50,6 +53,8 @@ def build_input_gradient_loops(
     passes = [gradient.epilogue, operand_pass(gradient.grad), operand_pass(gradient.weight)]
     memory = KernelBuffers(kernel, passes, storages)
     scratch = [Scratch(0, element_buffer_type(gradient.sums, prod(shape(gradient.weight))), "phase_weights")]
+    if SCRATCH.word(kernel) == "little" and dtype(gradient.weight) is gradient.sums:
+        return [_phase(gradient, phase, None, memory, []) for phase in row_phases(gradient.contraction)]
     launches = [_weights(gradient, memory, scratch)]
     first = 0
     for phase in row_phases(gradient.contraction):
@@ -104,12 +109,12 @@ def _weights(gradient: InputGradient, memory: KernelBuffers, scratch: Sequence[S
 
 
 def _phase(
-    gradient: InputGradient, phase: RowPhase, first: int, memory: KernelBuffers, scratch: Sequence[Scratch]
+    gradient: InputGradient, phase: RowPhase, first: int | None, memory: KernelBuffers, scratch: Sequence[Scratch]
 ) -> KernelLoops:
-    """The launch that gives the rows of a phase, whose weights begin at the element `first`."""
-    root, (packed,) = launch_root(memory, scratch)
+    """The launch that gives the rows of a phase, whose weights begin at the element `first` of a copy; None without one."""
+    root, buffers = launch_root(memory, scratch)
     kind = _PhaseBlocks if phase.contraction.has_any_extents else _PhasePanels
-    body = kind(gradient, phase, first, memory, root, packed)
+    body = kind(gradient, phase, first, memory, root, buffers[0] if buffers else None)
     count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), body.build)
     return launch_of(root, memory, scratch, prod(body.counts), task_grain(body.counts, phase.contraction))
 
@@ -118,18 +123,29 @@ class _PhaseSums:
     """The sums of all phases of a row, beside those that a task has: where they are, and how they are laid between each other."""
 
     def __init__(
-        self, gradient: InputGradient, phase: RowPhase, first: int, root: Scope, sums: Sums, places: Sequence[SSAValue]
+        self,
+        gradient: InputGradient,
+        phase: RowPhase,
+        first: int | None,
+        root: Scope,
+        sums: Sums,
+        places: Sequence[SSAValue],
     ) -> None:
-        """`places`: where the taps of the window of the phase's contraction read."""
+        """`places`: where the taps of the window of the phase's contraction read; `first`: as of `_phase`."""
         self.of, self.phase, self.root, self.element = gradient.contraction, phase, root, gradient.sums
         self.sums, self.step = sums, self.of.strides[2]
-        counts, firsts = [len(column.taps) for column in phase.columns], [first]
-        for count in counts:
-            firsts.append(firsts[-1] + _windows(gradient) * count)
-        self.firsts = firsts
+        counts = [len(column.taps) for column in phase.columns]
+        befores = accumulate(counts, initial=0)
+        self.firsts = [0 if first is None else first + _windows(gradient) * before for before in befores]
+        self.windows = [self.of.taps if first is None else count for count in counts]
         self.tables = [
-            Taps(tap_table(root, [places[seen] for seen in column.seen]), count, phase.contraction.channel_step * count)
-            for column, count in zip(phase.columns, counts, strict=True)
+            Taps(
+                tap_table(root, [places[seen] for seen in column.seen]),
+                len(column.taps),
+                phase.contraction.channel_step * window,
+                tap_table(root, [root.index_constant(tap) for tap in column.taps]) if first is None else None,
+            )
+            for column, window in zip(phase.columns, self.windows, strict=True)
         ]
         self.all = [sums.memory, *(self._memory(sums.rows * sums.step, "sums") for _ in counts[1:])]
         self.joined = Sums(self._memory(sums.step * self.step, "row"), 1, sums.step * self.step)
@@ -142,10 +158,9 @@ class _PhaseSums:
     def sweeps(self, scope: Scope, weights: SSAValue, window: SSAValue) -> Sequence[Sweep]:
         """Those of a task, whose first filter has so many windows before it."""
         found: list[Sweep] = []
-        for first, taps, sums in zip(self.firsts, self.tables, self.all, strict=False):
-            assert isinstance(taps.count, int)
-            at = plus(scope, times(scope, window, taps.count), self.root.index_constant(first))
-            found.append(Sweep(Matrix(weights, at, taps.count), taps.step, taps, sums))
+        for first, size, taps, sums in zip(self.firsts, self.windows, self.tables, self.all, strict=False):
+            at = plus(scope, times(scope, window, size), self.root.index_constant(first))
+            found.append(Sweep(Matrix(weights, at, size), taps.step, taps, sums))
         return found
 
     def join(self, scope: Scope, filter: SSAValue, count: SSAValue) -> None:
@@ -181,10 +196,10 @@ class _PhaseBlocks(AnyExtents):
         self,
         gradient: InputGradient,
         phase: RowPhase,
-        first: int,
+        first: int | None,
         memory: KernelBuffers,
         root: Scope,
-        packed: SSAValue,
+        packed: SSAValue | None,
     ) -> None:
         convolution = _phase_convolution(gradient, phase)
         super().__init__(convolution, memory, root, packed, input_product(gradient.contraction))
@@ -226,10 +241,10 @@ class _PhasePanels(PositionPanels):
         self,
         gradient: InputGradient,
         phase: RowPhase,
-        first: int,
+        first: int | None,
         memory: KernelBuffers,
         root: Scope,
-        packed: SSAValue,
+        packed: SSAValue | None,
     ) -> None:
         convolution = _phase_convolution(gradient, phase)
         super().__init__(convolution, memory, root, packed, input_product(gradient.contraction))

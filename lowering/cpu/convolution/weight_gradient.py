@@ -10,6 +10,7 @@ same bits.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from xdsl.dialects import arith, memref
@@ -22,6 +23,7 @@ from fuse_opt.dialects.analysis.contractions.weight_gradients import (
     weight_product,
 )
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import SCRATCH
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.extents import estimate, is_number
@@ -51,6 +53,8 @@ def build_weight_gradient_loops(
     few = has_few_columns(of)
     cut = dot_tiling if few else weight_tiling
     tiling = cut(of.at_usual_batch(), element.itemsize).for_batch(of.batch)
+    if SCRATCH.word(kernel) == "little":
+        tiling = replace(tiling, parts=1)
     memory = KernelBuffers(kernel, [gradient.epilogue, operand_pass(gradient.grad), operand_pass(gradient.x)], storages)
     sizes: dict[str, int] = {}
     if not few and element is not dtype(gradient.raw):

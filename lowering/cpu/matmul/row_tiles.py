@@ -25,6 +25,8 @@ class Taps:
     count: int | SSAValue
     step: int
     """In the left operand, from the taps of a row of the right one to those of the next."""
+    chosen: SSAValue | None = None
+    """In memory, where the left operand's elements are, if they do not lie side by side."""
 
 
 def tap_table(root: Scope, places: Sequence[SSAValue]) -> SSAValue:
@@ -133,7 +135,10 @@ class RowTiles:
             count = constant(taps.count) if isinstance(taps.count, int) else taps.count
             table = [flat_memory(scope.root, taps.offsets), count]
             arguments += [constant(taps.step), *table] if ahead is None else [*table, ahead]
-        kind = "tile" if taps is None else "windows" if ahead is not None else "taps"
+            if taps.chosen is not None:
+                arguments.append(flat_memory(scope.root, taps.chosen))
+        by_taps = "taps" if taps is None or taps.chosen is None else "chosen"
+        kind = "tile" if taps is None else "windows" if ahead is not None else by_taps
         self.each_height(
             scope,
             tile,
