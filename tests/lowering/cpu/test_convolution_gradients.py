@@ -20,6 +20,7 @@ import fuse_opt
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_problem
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 Array = np.ndarray[Any, Any]
 
@@ -113,6 +114,34 @@ func.func @main(%a: {a}, %b: {b}, %c: {y}) -> {y} {{
 def test_gradients(name: str) -> None:
     Gradient(CASES[name], True).check()
     Gradient(CASES[name], False).check()
+
+
+LITTLE = ",".join(f"{name}{{scratch=little}}" if name == "schedule-kernels" else name for name in DEFAULT_PIPELINE)
+
+
+@pytest.mark.sampled(4)
+@needs_compiler
+@pytest.mark.parametrize(
+    "name", [*(name for name in CASES if "strided" in name), "groups", "wide-stride", "three-axes"]
+)
+def test_little_scratch_memory(name: str) -> None:
+    """Sums of one part, and weights where they lie: in the same order, so gradients by an input have the same bits."""
+    for by_weight in (False, True):
+        gradient = Gradient(CASES[name], by_weight)
+        arguments = gradient.arguments()
+        plain = fuse_opt.compile(gradient.text)
+        program = fuse_opt.compile(gradient.text, pipeline=LITTLE)
+        assert program.stats.arena_bytes == 0
+        if not by_weight:
+            np.testing.assert_array_equal(program(*arguments), plain(*arguments))
+        close(program(*arguments), evaluate(parse(gradient.text), arguments)[0], "f32")
+
+
+@needs_compiler
+def test_parts_of_sums_take_memory() -> None:
+    gradient = Gradient(Conv((2, 128, 4, 4), 128, (3, 3), pads=(1, 1, 1, 1)), True)
+    sizes = [fuse_opt.compile(gradient.text, pipeline=each).stats.arena_bytes for each in (None, LITTLE)]
+    assert sizes == [2 * 4 * 128 * 128 * 9, 0]
 
 
 @needs_compiler

@@ -36,12 +36,16 @@ TURNED = """
     %1 = graph.permute_dims %0 {axes = array<i64: 1, 0>} : (TYPE) -> RESULT
     %2 = graph.exp %1 : (RESULT) -> RESULT
     fused.yield %2 : RESULT"""
+SQUARES = """
+    %1 = graph.conv_backward_weight %0, %0 {kernel_shape = array<i64: 1, 1>} : (TYPE, TYPE) -> RESULT
+    fused.yield %1 : RESULT"""
 KERNELS = {
     "pointwise": (CHAIN, "300x400xbf16", "300x400xbf16"),
     "row": (SHARES, "300x400xf32", "300x400xf32"),
     "column": (SUM.replace("AXIS", "0"), "400x250xf32", "250xf32"),
     "split": (SUM.replace("AXIS", "1"), "2x50000xf32", "2xf32"),
     "tile": (TURNED, "300x400xf32", "400x300xf32"),
+    "conv": (SQUARES, "8x64x28x28xf32", "64x64x1x1xf32"),
 }
 COUNTS = {
     "splits": (3, 7),
@@ -62,9 +66,10 @@ OF_SIZES = ("short", "long")
 
 def module(kind: str, entry: str = "") -> str:
     body, given, result = KERNELS[kind]
+    implementation = 'implementation = "fuse.conv", ' if kind == "conv" else ""
     text = f"""
 func.func @main(%x: TYPE) -> RESULT {{
-  %r = fused.kernel(%0 = %x : TYPE) -> (RESULT) attributes {{schedule = {{kind = "{kind}"{entry}}}}} {{{body}
+  %r = fused.kernel(%0 = %x : TYPE) -> (RESULT) attributes {{{implementation}schedule = {{kind = "{kind}"{entry}}}}} {{{body}
   }}
   func.return %r : RESULT
 }}"""
