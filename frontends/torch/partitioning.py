@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib import import_module
 from math import inf
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from fuse_opt.frontends.torch.saved_values import saved_bytes_of
 from fuse_opt.tools.compiler import api
@@ -32,7 +32,10 @@ class Trials(Protocol):
     """What passes make of a graph at levels of recomputation: as they are, of all that loops compute, of products, too."""
 
     def alive(self, level: int) -> int: ...
-    def arena(self, level: int) -> int: ...
+    def arena(self, level: int, budget: int) -> int: ...
+    def within(self, budget: int) -> Any: ...
+    @property
+    def least(self) -> Any: ...
 
 
 LOOPS, PRODUCTS = 1, 2
@@ -42,6 +45,10 @@ _FAR = 1.3
 """By which part more may be alive than is needed, where nothing is known yet."""
 _SURE = 0.85
 """The part of a budget that is likely to be enough where products are computed again."""
+_NEAR = 1.25
+"""By which part more may be alive with a cut than with another one whose arenas are made to know the least budget."""
+_TRIED = 4
+"""Cuts whose arenas are made for that."""
 
 
 @dataclass(frozen=True)
@@ -66,19 +73,46 @@ class _Cut:
     def fits(self, level: int, budget: int, scales: dict[str, float]) -> bool:
         """Whether what is needed is within a budget; the scales are those of these graphs then, as far as it takes to tell."""
         for kind, trials in self.tried.items():
-            arena = trials.arena(level)
+            arena = trials.arena(level, budget - self.saved)
             if alive := trials.alive(level):
                 scales[kind] = arena / alive
             if self.saved + arena > budget:
                 return False
         return True
 
+    def is_within(self, budget: int) -> bool:
+        """Whether the passes keep a budget, by whatever they compute again."""
+        return all(trials.within(budget - self.saved) is not None for trials in self.tried.values())
+
+    @cached_property
+    def alive(self) -> int:
+        """About the bytes that are needed at least."""
+        least = (min(map(trials.alive, (0, LOOPS, PRODUCTS))) for trials in self.tried.values())
+        return self.saved + max(least, default=0)
+
+    @cached_property
+    def least(self) -> int:
+        """Bytes that are needed, as far as is found."""
+        return self.saved + max((trials.least.arena for trials in self.tried.values()), default=0)
+
+    def refusal(self, budget: int) -> ValueError:
+        """Says why a budget is not kept, and which one is."""
+        if not self.tried:
+            return ValueError(
+                f"option 'budget': values that are kept from the forward to the backward graph take {self.saved} bytes"
+            )
+        trials = max(self.tried.values(), key=lambda each: each.least.arena)
+        over = api.over_budget(cast(Any, trials), max(budget - self.saved, 0))
+        kept = f"of {budget} bytes values that are kept from the forward to the backward graph take {self.saved}"
+        return ValueError(f"option 'budget': {kept}; {over}; with those {self.least}B")
+
 
 @dataclass(frozen=True)
 class WithinBudget:
     """
     The graphs that keep the most of those that fit, as passes plan their arenas, or where none does, of those that fit with more
-    recomputation of loops; if none does so, either, those that are likely to fit, as passes may compute products again.
+    recomputation of loops; if none does so, either, those that are likely to fit, as passes may compute products again, and if
+    they do not, those that need least. Raises ValueError where these do not fit: it says what they need, and that does.
 
     The less is kept, the less is needed, mostly: so cuts are halved by what is alive in their graphs, and few go through all
     passes.
@@ -93,7 +127,9 @@ class WithinBudget:
     def __call__(self, joint: Any, arguments: Sequence[Any], **options: Any) -> tuple[Any, Any]:
         search = _Search(self.budget, cache(partial(self._cut, joint, arguments, options)))
         if (cut := search.choice()) is None:
-            return least_cut(joint, arguments, **options)
+            cut = search.least()
+            if cut.least > self.budget:
+                raise cut.refusal(self.budget)
         self.chosen[:] = cut.tried.values()
         return cut.graphs
 
@@ -113,7 +149,7 @@ class _Search:
     """Arenas to what is alive, by kind of graph, as the last trials were."""
 
     def choice(self) -> _Cut | None:
-        """None where all keep more than the budget."""
+        """None where none is found that fits."""
         for level in (0, LOOPS):
             found = api.first_that_fits(
                 len(_SHARES),
@@ -132,7 +168,14 @@ class _Search:
 
         first = bisect_left(range(len(_SHARES)), True, key=is_sure)
         first = first if first < len(_SHARES) else min(asked, key=asked.__getitem__)
-        return None if asked[first] == inf else self.cut(first)
+        return self.cut(first) if asked[first] < inf and self.cut(first).is_within(self.budget) else None
+
+    def least(self) -> _Cut:
+        """The cut that needs least, whatever the budget."""
+        found = {(cut.saved, cut.alive): cut for cut in map(self.cut, range(len(_SHARES)))}
+        cuts = sorted(found.values(), key=lambda cut: cut.alive)
+        near = [cut for cut in cuts[:_TRIED] if cut.alive <= _NEAR * cuts[0].alive]
+        return min(near, key=lambda cut: cut.least)
 
     def _is_likely(self, level: int, budget: float, number: int) -> bool:
         cut = self.cut(number)

@@ -15,8 +15,8 @@ from fuse_opt.dialects.analysis.storage import Storage, analyse_storage, functio
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
-from fuse_opt.passes.recompute.stages import Run
-from fuse_opt.passes.recompute.trials import Measure, Trial, Trials, arena_of, planned_arena
+from fuse_opt.passes.recompute.stages import Measure, Run, Trial, arena_of
+from fuse_opt.passes.recompute.trials import Trials
 from fuse_opt.passes.remarks import RefusedError
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -30,6 +30,14 @@ def parse_budget(text: str) -> int:
             f"budget: expected a number with one of the units {', '.join(UNITS)}, as in 64MiB, got '{text}'"
         )
     return int(float(match[1]) * UNITS[match[2]])
+
+
+class OverBudget(RefusedError):
+    """Nothing that is tried keeps a budget; `least` bytes are kept, and no byte less."""
+
+    def __init__(self, message: str, op: Operation, least: int) -> None:
+        super().__init__(message, op)
+        self.least = least
 
 
 def within_budget(
@@ -49,19 +57,15 @@ def within_budget(
     trials = next((each for each in known if each.are_of(module, passes)), None) or Trials(module, passes, run, measure)
     if (found := trials.within(budget)) is not None:
         return found.passes
-    least = trials.least()
+    raise over_budget(trials, budget)
+
+
+def over_budget(trials: Trials, budget: int) -> OverBudget:
+    """The refusal of a budget that nothing tried keeps."""
     needs = [max(map(_largest_need, functions_of(each.module)), key=lambda need: need.nbytes) for each in trials.made()]
     if (need := min(needs, key=lambda each: each.nbytes)).nbytes > budget:
-        raise _below(need, budget)
-    raise _over(least, budget)
-
-
-class OverBudget(RefusedError):
-    """Nothing that is tried keeps a budget; `least` bytes are kept, or are what one op alone needs."""
-
-    def __init__(self, message: str, op: Operation, least: int) -> None:
-        super().__init__(message, op)
-        self.least = least
+        return _below(need, budget, trials.least)
+    return _over(trials.least, budget)
 
 
 @dataclass(frozen=True)
@@ -93,16 +97,16 @@ def _own_value(op: OutlinedOp, storage: Storage) -> SSAValue:
     return next(value for value in (*op.operands, *op.results) if value in storage.values)
 
 
-def _below(need: _Need, budget: int) -> OverBudget:
+def _below(need: _Need, budget: int, least: Trial) -> OverBudget:
     """The refusal of a budget that no order and no recomputation between kernels can keep."""
     ops = need.op.ops() if isinstance(need.op, OutlinedOp) else []
     opaque = [op for op in ops if isinstance(op, OpaqueOp)]
     name = (opaque or ops or [need.op])[-1].name
     message = (
         f"budget of {budget} bytes: '{name}' needs {need.nbytes} bytes at once: {', '.join(need.values[:4])}; nothing in the "
-        f"order or recomputation changes that; the least budget is {need.nbytes}B"
+        f"order or recomputation changes that; the least budget is {least.arena}B"
     )
-    return OverBudget(message, need.op, need.nbytes)
+    return OverBudget(message, need.op, least.arena)
 
 
 def _over(best: Trial, budget: int) -> OverBudget:
@@ -115,7 +119,7 @@ def _over(best: Trial, budget: int) -> OverBudget:
     alive = sorted((each for each in inner if each.birth <= step < each.death), key=lambda each: -each.nbytes)
     names = ", ".join(f"{value_name(each.values[0])} ({each.nbytes} bytes)" for each in alive[:4])
     more = f" and {len(alive) - 4} more" if len(alive) > 4 else ""
-    if inside := best.arena - planned_arena(best.module):
+    if inside := best.arena - best.planned:
         more += f", and kernels work in {inside} bytes"
     message = (
         f"budget of {budget} bytes: the least that order, in-place results and recomputation reach is {best.arena} bytes, as "

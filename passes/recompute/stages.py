@@ -6,20 +6,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
-from fuse_opt.dialects.analysis.storage import functions_of
+from fuse_opt.dialects.analysis.storage import ARENA, functions_of
 from fuse_opt.dialects.fused import RECOMPUTED
-from fuse_opt.passes.decisions import record_decisions
+from fuse_opt.passes.decisions import Decision, record_decisions
 from fuse_opt.passes.decisions.steering import Recorder
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.recompute.proposals import work_seconds
 from fuse_opt.passes.recompute.rematerialize import RematerializePass
 from fuse_opt.passes.recompute.times import Times
+from fuse_opt.passes.scheduling.schedule_kernels import ScheduleKernelsPass
 
 Run = Callable[[ModuleOp, Sequence[ModulePass]], None]
 """Applies passes to a module."""
+Measure = Callable[[ModuleOp], int]
+"""Bytes of the arena of a program whose values have places in memory."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ class Choice:
     def key(self) -> object:
         """What tells it from others that lead to something else."""
         again = [each for each in self.passes if isinstance(each, RematerializePass)][1:]
-        return tuple(again), tuple(d for d in self.stage.notes.decisions if d.pass_name == RematerializePass.name)
+        kernels = [each for each in self.passes if isinstance(each, ScheduleKernelsPass)]
+        return (*again, *kernels), tuple(d for d in self.stage.notes.decisions if d.pass_name == RematerializePass.name)
 
     @cached_property
     def seconds(self) -> float:
@@ -64,3 +69,44 @@ class Choice:
         """About what the arena will be: the most bytes that are alive over a call, or that one reads and makes."""
         loads = (Times(function).loads(whole=True) for function in functions_of(self.stage.module))
         return max((load for each in loads for load in each.values()), default=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What a choice of passes leads to, and what they decided."""
+
+    choice: Choice
+    module: ModuleOp
+    decisions: list[Decision]
+    measure: Measure
+
+    @property
+    def passes(self) -> list[ModulePass]:
+        return self.choice.passes
+
+    @property
+    def seconds(self) -> float:
+        """What is computed again takes, by the cost model."""
+        return self.choice.seconds
+
+    @cached_property
+    def arena(self) -> int:
+        """Bytes of the largest arena."""
+        return self.measure(self.module)
+
+    @cached_property
+    def planned(self) -> int:
+        """The same without what kernels work in behind what is planned."""
+        return planned_arena(self.module)
+
+
+def planned_arena(module: ModuleOp) -> int:
+    """Bytes of the largest arena that was planned for values."""
+    return max(map(arena_of, functions_of(module)), default=0)
+
+
+def arena_of(function: FuncOp) -> int:
+    """Bytes of the arena that was planned for the values of a function."""
+    plan = function.attributes.get(ARENA)
+    size = plan.data.get("size") if isinstance(plan, DictionaryAttr) else None
+    return size.value.data if isinstance(size, IntegerAttr) else 0

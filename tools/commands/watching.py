@@ -20,7 +20,8 @@ from xdsl.passes import ModulePass
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.decisions import format_decisions
 from fuse_opt.passes.recompute.rematerialize import RematerializePass
-from fuse_opt.passes.recompute.trials import Trial, undominated
+from fuse_opt.passes.recompute.stages import Trial
+from fuse_opt.passes.recompute.trials import undominated
 from fuse_opt.runtime.host.thread_pool import num_threads
 from fuse_opt.tools.commands.array_files import read_arguments
 from fuse_opt.tools.commands.measuring import Times, example_inputs, interleave

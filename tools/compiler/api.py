@@ -17,6 +17,7 @@ from fuse_opt.lowering.emit.traced import TracedProgram, trace_program
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.devices.gpu_attach_device import attach_found, make_for
 from fuse_opt.passes.recompute.budget import OverBudget as OverBudget
+from fuse_opt.passes.recompute.budget import over_budget as over_budget
 from fuse_opt.passes.recompute.budget import parse_budget, within_budget
 from fuse_opt.passes.recompute.first_fit import first_that_fits as first_that_fits
 from fuse_opt.passes.recompute.trials import Trials

@@ -1,6 +1,7 @@
 """The torch.compile backend against eager PyTorch: results and what becomes of graphs; nothing falls back whole."""
 
 import logging
+import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -345,7 +346,13 @@ def test_a_budget_holds_for_what_is_saved_and_what_is_not():
     kept, within = needed({"budget": f"{free - 1}B"})
     assert kept < saved and within < free
     torch.testing.assert_close(grads[-1], grads[0])
-    with pytest.raises(Exception, match="budget of 1000 bytes: .* the least budget is [0-9]+B"):
+    with pytest.raises(Exception, match="of 1000 bytes .* take [0-9]+; .*; with those [0-9]+B") as refused:
         needed({"budget": "1000B"})
+    found = re.search(r"with those (\d+)B", str(refused.value))
+    assert found is not None
+    least = int(found[1])
+    assert sum(needed({"budget": f"{least}B"})[1:]) <= least < within
+    with pytest.raises(Exception, match=f"with those {least}B"):
+        needed({"budget": f"{least - 1}B"})
     with pytest.raises(Exception, match="budget: expected a number with one of the units"):
         torch.compile(deep, backend="fuse_opt", options={"budget": "48"})(torch.ones(2, 2), torch.ones(2, 2))

@@ -9,7 +9,7 @@ from gradients import ONE, gradient
 from ir_testing import assert_same_bits, evaluate, kernels, parse, random_arguments, text_of
 
 import fuse_opt
-from fuse_opt.passes.recompute.budget import parse_budget, within_budget
+from fuse_opt.passes.recompute.budget import OverBudget, parse_budget, within_budget
 from fuse_opt.passes.remarks import RefusedError
 from fuse_opt.tools.commands.fuse_opt_main import main
 from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
@@ -58,6 +58,21 @@ def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
     assert "argument --budget: expected a number with one of the units" in capsys.readouterr().err
 
 
+def test_the_least_budget_is_named() -> None:
+    """Whatever was asked for: what is named is kept, and not a byte less."""
+    for asked in (1, ONE, 2 * ONE + 5):
+        with pytest.raises(RefusedError) as refused:
+            within_budget(parse(gradient(7)), make_passes(UNFUSED), asked, RUN)
+        assert isinstance(refused.value, OverBudget)
+        least = refused.value.least
+        module = parse(gradient(7))
+        run_pipeline(module, within_budget(module, make_passes(UNFUSED), least, RUN), make_context())
+        assert _arena(module) == least > asked
+        with pytest.raises(RefusedError, match=rf"{least}B"):
+            within_budget(parse(gradient(7)), make_passes(UNFUSED), least - 1, RUN)
+
+
+UNFUSED = "rematerialize,wrap-kernels,plan-memory"
 COLUMNS = "tensor<4096x96xf32>"
 
 
@@ -68,8 +83,11 @@ def test_what_kernels_work_in_counts() -> None:
   func.return %s : tensor<96xf32>
 }}"""
     needed = fuse_opt.compile(source).stats.arena_bytes
-    inside = needed - 4096 * 96 * 4
-    assert inside > 0  # the sum has parts
-    assert fuse_opt.compile(source, budget=needed).stats.arena_bytes == needed
-    with pytest.raises(fuse_opt.InputError, match=f"is {needed} bytes, .*, and kernels work in {inside} bytes"):
-        fuse_opt.compile(source, budget=needed - 1)
+    values = 4096 * 96 * 4
+    assert needed > values  # the sum has parts
+    program = fuse_opt.compile(source, budget=needed)
+    assert program.stats.arena_bytes == needed and "splits" in str(program.module)
+    program = fuse_opt.compile(source, budget=needed - 1)  # by sums in one part
+    assert program.stats.arena_bytes == values and "splits" not in str(program.module)
+    with pytest.raises(fuse_opt.InputError, match=f"the least budget is {values}B"):
+        fuse_opt.compile(source, budget=values - 1)

@@ -12,7 +12,8 @@ from xdsl.passes import ModulePass
 
 from fuse_opt.passes.decisions import format_decisions, record_decisions
 from fuse_opt.passes.recompute.budget import within_budget
-from fuse_opt.passes.recompute.trials import CHEAP, DEAR, Trials
+from fuse_opt.passes.recompute.tiers import CHEAP, DEAR
+from fuse_opt.passes.recompute.trials import Trials
 from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 
