@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody
+from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.gpu import ArenaOp
 from fuse_opt.dialects.types.size import Extent
@@ -29,11 +30,16 @@ class ArenaSizes:
     def __init__(self) -> None:
         self._known: dict[Hashable, _Buffers] = {}
 
-    def of(self, module: ModuleOp, find: Callable[[ModuleOp], func.FuncOp]) -> int:
-        """Bytes of the arena of the function that `find` gives, as `convert-fused-to-loops` makes it."""
+    def of(self, module: ModuleOp, find: Callable[[ModuleOp], func.FuncOp] | None = None) -> int:
+        """Bytes of the arena of the function that `find` gives, or the largest one, as `convert-fused-to-loops` makes it."""
         copy = module.clone()
         convert_programs(copy, lambda block: _BuffersConverter(block, self._known))
-        return sum(op.size for op in find(copy).body.block.ops if isinstance(op, ArenaOp))
+        functions = functions_of(copy) if find is None else [find(copy)]
+        return max((_arena_bytes(function) for function in functions), default=0)
+
+
+def _arena_bytes(function: func.FuncOp) -> int:
+    return sum(op.size for op in function.body.block.ops if isinstance(op, ArenaOp))
 
 
 class _BuffersConverter(ModuleConverter[_Buffers]):

@@ -28,6 +28,7 @@ from fuse_opt.passes.decisions.text import Decision
 from fuse_opt.passes.devices.gpu_attach_device import make_for
 from fuse_opt.passes.recompute.budget import within_budget
 from fuse_opt.passes.remarks import Remark, collect
+from fuse_opt.tools.compiler.builders import measure_of_printed
 from fuse_opt.tools.compiler.pipeline import Observer, UsageError, make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import available_targets, make_context
 from fuse_opt.tools.source.diagnostics import InputError, located, located_error, one_line, with_notes
@@ -273,7 +274,8 @@ def _process(
             if options.budget is not None:
                 run_pipeline(module, (), ctx)  # which verifies it, as trials do not
                 run = partial(run_pipeline, ctx=ctx, verify=False)
-                passes = within_budget(module, passes, options.budget, run)
+                measure = measure_of_printed(getattr(target, "platform", ""))
+                passes = within_budget(module, passes, options.budget, run, measure)
             with checked(module, options.expected) if passes or options.expected else nullcontext():
                 _run_passes(module, passes, ctx, options, _observer(options, name, report))
         start = time.perf_counter()

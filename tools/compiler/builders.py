@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import DiagnosticException
 
 if TYPE_CHECKING:
     from fuse_opt.lowering.program import Program
@@ -67,6 +68,26 @@ def measure_of_arenas(target: str, function: str | None) -> Callable[[ModuleOp],
         return lambda module: lowered_record(module, function, ConvertFusedToGpuPass()).arena_bytes
     known = ArenaSizes()
     return lambda module: known.of(module, lambda lowered: program_function(lowered, function))
+
+
+def measure_of_printed(platform: str) -> Callable[[ModuleOp], int]:
+    """
+    The same of modules behind any passes, with any functions, of which the largest counts. Where they do not lead to a program,
+    as there are ops outside of kernels, what was planned for values.
+    """
+    from fuse_opt.lowering.convert.arena_size import ArenaSizes
+    from fuse_opt.lowering.errors import EvaluationError
+    from fuse_opt.passes.recompute.stages import planned_arena
+
+    measure = measure_of_arenas("cuda", None) if platform == "cuda" else ArenaSizes().of
+
+    def measured(module: ModuleOp) -> int:
+        try:
+            return measure(module)
+        except (DiagnosticException, EvaluationError):
+            return planned_arena(module)
+
+    return measured
 
 
 def _cpu() -> Builder:
