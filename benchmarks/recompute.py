@@ -1,13 +1,15 @@
 """What recomputation saves in gradients: `python benchmarks/recompute.py [mlp] [transformer]`, which needs jax.
 
 Bytes of the arena and processor time of one thread, of the default pipeline without `rematerialize` and with it; the two take
-turns, and times are ratios to the first: least, median, largest. `bits` says whether both give the same.
+turns, and times are ratios to the first: least, median, largest. `bits` says whether both give the same. With `--save FOLDER` the
+programs are written there instead, for `fuse-run FOLDER/mlp.mlir --pareto PAGE.html`.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,8 +97,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Prints a line for each program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="PROGRAM", help=f"of {', '.join(PROGRAMS)} (default: all)")
-    names = parser.parse_args(argv).names or list(PROGRAMS)
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help="write the programs, and measure nothing")
+    given = parser.parse_args(argv)
+    names = given.names or list(PROGRAMS)
     import jax
+
+    if given.save is not None:
+        for name in names:
+            (given.save / f"{name}.mlir").write_text(f"{stablehlo.load(PROGRAMS[name](jax))}\n", encoding="utf-8")
+        return
 
     limit_threads(1)
     print("program      arena without    with  ratio   time min median max   bits")
