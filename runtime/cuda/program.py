@@ -180,7 +180,6 @@ class CudaProgram:
             return lambda: self(*arrays, out=out, stream=stream)
         with self._lock, self._device.active():
             call = self._bound(arrays, out, stream)
-
             is_direct, stream = not call.copies, call.streams[0]
             start = self._steps.bound(call.table, stream) if is_direct and stream in self._ordered else None
         return self._run_bound(call) if start is None else self._start_bound(start, call)
@@ -205,8 +204,8 @@ class CudaProgram:
         results, stream, in_other_ways = call.results, call.streams[0], self._run_bound(call)
         lock, counts, ordered = self._lock, self._counts, self._ordered
         is_current, dropped = self._is_current, self._device.dropped
+        # Then it is of a context, in another one of which the driver refuses the launch.
         is_own = stream != DEFAULT_STREAM
-        """Then it is of a context, in another one of which the driver refuses the launch."""
 
         def run() -> Any:
             with lock:
