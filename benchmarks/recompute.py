@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     if given.save is not None:
         for name in names:
-            (given.save / f"{name}.mlir").write_text(f"{stablehlo.load(PROGRAMS[name](jax))}\n", encoding="utf-8")
+            (given.save / f"{name}.mlir").write_text(f"{stablehlo.load(PROGRAMS[name](jax))!s}\n", encoding="utf-8")
         return
 
     limit_threads(1)
