@@ -44,6 +44,11 @@ class StoredRule:
         """Whether it computes so much that dense operands may cost less than they do as they are stored."""
         return False
 
+    @property
+    def means_stored(self) -> bool:
+        """Whether zeros that are stored are other than absent ones, so that dense operands would give other values."""
+        return False
+
 
 @dataclass(frozen=True)
 class Pointwise(StoredRule):
@@ -117,10 +122,18 @@ class Product(StoredRule):
 class SampledProduct(StoredRule):
     """`x @ y` of operands 1 and 2 at the places of operand 0."""
 
+    @property
+    def means_stored(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True)
 class StoredSoftmax(StoredRule):
     """The softmax of each row over what is stored of it."""
+
+    @property
+    def means_stored(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.analysis.prepared import Prepared, called_functions, prepared_of
 from fuse_opt.dialects.fused import OutlinedOp, YieldOp
-from fuse_opt.dialects.graph.sparse.expansion import fallback_operands, over_parts, with_dense
+from fuse_opt.dialects.graph.sparse.expansion import fallback_operands, operands_in_the_way, over_parts, with_dense
 from fuse_opt.dialects.graph.sparse.storage import ToStorageOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
@@ -214,7 +214,7 @@ def _run_stored(op: GraphOp, operands: Sequence[Value]) -> Sequence[Value]:
 
 def _run_fallback(op: GraphOp, operands: Sequence[Value]) -> Sequence[Value]:
     """What `assign-storage` makes of an op without a rule: its decomposition, or the op on some operands made dense."""
-    if isinstance(op, CompositeOp):
+    if isinstance(op, CompositeOp) and not operands_in_the_way(op):
         results = zip(op.expansion().results, _run_expansion(op, operands), strict=True)
         return [_as_dense(value.type, array) for value, array in results]
     numbers = fallback_operands(op)

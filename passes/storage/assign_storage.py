@@ -13,7 +13,7 @@ from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.analysis.stored_values import FALLBACK
-from fuse_opt.dialects.graph.sparse.expansion import fallback_operands
+from fuse_opt.dialects.graph.sparse.expansion import fallback_operands, operands_in_the_way
 from fuse_opt.dialects.graph.sparse.storage import ToStorageOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphOp
@@ -43,9 +43,10 @@ class AssignStoragePass(RewritePass):
     %1 = graph.exp %2 : (tensor<4x8xf32>) -> tensor<4x8xf32>
     ```
     A pointwise op keeps a pattern where it is 0 at 0; what an op does with stored operands is asked of the op. Composite ops
-    that have no way of their own are taken apart. Each value is made dense once, in front of the first op that needs it, and
-    each such conversion is a remark `fallback` with its bytes. Results of the function stay as they are written. That a result
-    gets a kind, or a composite op is taken apart, is a decision; what is not decided runs on dense copies.
+    that have no way of their own are taken apart; of one that has a way but for some operands, these are made dense. Each
+    value is made dense once, in front of the first op that needs it, and each such conversion is a remark `fallback` with its
+    bytes. Results of the function stay as they are written. That a result gets a kind, or a composite op is taken apart, is a
+    decision; what is not decided runs on dense copies, but for ops to which zeros that are stored are other than absent ones.
 
     Ensures: every op on stored values has a way to run on them, so that `lower-storage` can take these apart.
     """
@@ -99,11 +100,12 @@ class _Assignment:
     def _assign(self, op: GraphOp) -> Sequence[Operation]:
         """Makes an op run on its operands; returns the ops that it was replaced by."""
         rule = op.written_rule()
-        if rule is None and isinstance(op, CompositeOp) and self._takes(op, _APART):
+        falls_back = rule is None and (not isinstance(op, CompositeOp) or bool(operands_in_the_way(op)))
+        if rule is None and isinstance(op, CompositeOp) and not falls_back and self._takes(op, _APART):
             return self._expand(op)
-        if rule is None and not isinstance(op, CompositeOp):
+        if falls_back:
             self._fall_back(op)
-        elif rule is None or not self._takes(op, _new_kinds(op, rule)):
+        elif rule is None or not (rule.means_stored or self._takes(op, _new_kinds(op, rule))):
             self._make_dense(op, [number for number, value in enumerate(op.operands) if is_stored(value)])
         rule = op.written_rule() if any(map(is_stored, op.operands)) else None
         for result, type_ in zip(list(op.results), () if rule is None else rule.results, strict=rule is not None):

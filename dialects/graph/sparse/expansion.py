@@ -69,18 +69,29 @@ def over_parts(op: GraphOp, builder: GraphBuilder, operands: Sequence[Flat]) -> 
 
 
 def fallback_operands(op: GraphOp) -> tuple[int, ...]:
+    """Which stored operands are to be made dense for an op that has no way to run on all of them as they are."""
+    return operands_in_the_way(op) or tuple(number for number, value in enumerate(op.operands) if is_stored(value))
+
+
+def operands_in_the_way(op: GraphOp) -> tuple[int, ...]:
     """
-    Which stored operands are to be made dense for an op that has no way to run on all of them as they are: one, with which it
-    has, the smallest such; else all.
+    The stored operands without which an op has a way to run on the others as they are: the smallest that is enough, else all
+    but one, the smallest of these; none where neither is enough.
     """
     stored = [number for number, value in enumerate(op.operands) if is_stored(value)]
-    values = dict.fromkeys(op.operands[number] for number in stored)
-    if len(values) > 1:
-        for value in sorted(values, key=lambda value: prod(shape(value)) * dtype(value).itemsize):
-            numbers = tuple(number for number in stored if op.operands[number] is value)
-            if _runs_with_dense(op, numbers):
-                return numbers
-    return tuple(stored)
+    values = sorted(dict.fromkeys(op.operands[number] for number in stored), key=_dense_bytes)
+    sets = [[value] for value in values]
+    if len(values) > 2:
+        sets += [[value for value in values if value is not kept] for kept in reversed(values)]
+    for some in sets if len(values) > 1 else ():
+        numbers = tuple(number for number in stored if op.operands[number] in some)
+        if _runs_with_dense(op, numbers):
+            return numbers
+    return ()
+
+
+def _dense_bytes(value: SSAValue) -> int:
+    return prod(shape(value)) * dtype(value).itemsize
 
 
 def with_dense(op: GraphOp, numbers: Sequence[int], operands: Sequence[SSAValue]) -> GraphOp:

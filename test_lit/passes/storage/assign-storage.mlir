@@ -85,6 +85,32 @@ func.func @lazy(%w: tensor<9x2xf32>, %g: tensor<9x2xf32, #graph.row_sparse<capac
 
 // -----
 
+// Nor Adam's: its gradient and the squares of that are made dense.
+// CHECK-LABEL: func.func @lazy_adam
+func.func @lazy_adam(%w: tensor<9x2xf32>, %g: tensor<9x2xf32, #graph.row_sparse<capacity = 3>>, %r: tensor<f32>, %m: tensor<9x2xf32>, %v: tensor<9x2xf32>) -> (tensor<9x2xf32>, tensor<9x2xf32>, tensor<9x2xf32>) {
+  // CHECK-NOT: graph.to_storage
+  // CHECK: graph.lazy_adam %w, %g, %r, %m, %v
+  // CHECK: [[D:%.*]] = graph.to_storage %g {graph.fallback}
+  // CHECK-NOT: lazy
+  // CHECK: func.return
+  %0:3 = graph.lazy_adam %w, %g, %r, %m, %v : (tensor<9x2xf32>, tensor<9x2xf32, #graph.row_sparse<capacity = 3>>, tensor<f32>, tensor<9x2xf32>, tensor<9x2xf32>) -> (tensor<9x2xf32>, tensor<9x2xf32>, tensor<9x2xf32>)
+  %1:3 = graph.adam %0#0, %g, %r, %0#1, %0#2 : (tensor<9x2xf32>, tensor<9x2xf32, #graph.row_sparse<capacity = 3>>, tensor<f32>, tensor<9x2xf32>, tensor<9x2xf32>) -> (tensor<9x2xf32>, tensor<9x2xf32>, tensor<9x2xf32>)
+  func.return %1#0, %1#1, %1#2 : tensor<9x2xf32>, tensor<9x2xf32>, tensor<9x2xf32>
+}
+
+// -----
+
+// What means something about stored rows keeps them: of its other operands a stored one is made dense.
+// CHECK-LABEL: func.func @stored_weight
+func.func @stored_weight(%w: tensor<9x2xf32, #graph.row_sparse<capacity = 9>>, %g: tensor<9x2xf32, #graph.row_sparse<capacity = 3>>, %r: tensor<f32>, %v: tensor<9x2xf32>) -> (tensor<9x2xf32>, tensor<9x2xf32>) {
+  // CHECK-NEXT: [[D:%.*]] = graph.to_storage %w {graph.fallback}
+  // CHECK-NEXT: graph.lazy_momentum [[D]], %g, %r, %v
+  %0:2 = graph.lazy_momentum %w, %g, %r, %v : (tensor<9x2xf32, #graph.row_sparse<capacity = 9>>, tensor<9x2xf32, #graph.row_sparse<capacity = 3>>, tensor<f32>, tensor<9x2xf32>) -> (tensor<9x2xf32>, tensor<9x2xf32>)
+  func.return %0#0, %0#1 : tensor<9x2xf32>, tensor<9x2xf32>
+}
+
+// -----
+
 // Rows that ids name have room for what these rows may have.
 // CHECK-LABEL: func.func @rows
 func.func @rows(%a: tensor<4x5xf32, #graph.csr<capacity = 7>>, %i: tensor<2xi64>, %j: tensor<2x3xi64>) -> (tensor<2x5xf32>, tensor<2x3x5xf32>) {
@@ -99,4 +125,6 @@ func.func @rows(%a: tensor<4x5xf32, #graph.csr<capacity = 7>>, %i: tensor<2xi64>
 // CHECK: remark: [assign-storage] fallback: 'graph.matmul' {{.*}} bytes=60
 // CHECK: remark: [assign-storage] fallback: 'graph.to_storage' {{.*}} bytes=80
 // CHECK: remark: [assign-storage] fallback: 'graph.add' {{.*}} stored as row_sparse: it is made dense bytes=72
+// CHECK-COUNT-2: remark: [assign-storage] fallback: 'graph.subtract' {{.*}} bytes=72
+// CHECK: remark: [assign-storage] fallback: 'graph.lazy_momentum' has no way to run on operand 0 stored as row_sparse: it is made dense bytes=72
 // CHECK-NOT: remark
