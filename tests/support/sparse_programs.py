@@ -54,6 +54,8 @@ class SparseProgram:
     _lines: list[str] = field(default_factory=list[str])
     _values: list[tuple[str, str, Array]] = field(default_factory=list[tuple[str, str, Array]])
     _signature: list[str] = field(default_factory=list[str])
+    _there: dict[str, Array] = field(default_factory=dict[str, Array])
+    """Of arguments of storage kinds: what is stored, zeros among it."""
 
     def __post_init__(self) -> None:
         rng = self._rng = np.random.default_rng(self.seed)
@@ -63,7 +65,7 @@ class SparseProgram:
         if not any("#" in kind for _, kind, _ in self._values):
             self._argument("csr")
         for _ in range(int(rng.integers(1, 9))):
-            self._step()
+            self._stored_step() if rng.random() < 0.3 else self._step()
         kept = [self._values[k] for k in sorted({len(self._values) - 1, int(rng.integers(len(self._values)))})]
         self.results = [value for _, _, value in kept]
         types, names = ", ".join(t for _, t, _ in kept), ", ".join(n for n, _, _ in kept)
@@ -73,16 +75,19 @@ class SparseProgram:
     def _type(self, extents: tuple[int, ...], encoding: str = "") -> str:
         return f"tensor<{'x'.join(map(str, (*extents, 'f32')))}{encoding and ', ' + encoding}>"
 
-    def _argument(self, kind: str) -> None:
-        rng, extents = self._rng, (self.rows, self.columns)
-        encoding, given, value = "", Any, np.empty(0)
+    def _argument(self, kind: str, *extents: int) -> tuple[str, str, Array]:
+        rng, extents = self._rng, extents or (self.rows, self.columns)
+        encoding, given, value, there = "", Any, np.empty(0), np.empty(0)
         if kind == "csr":
-            given = csr_arrays(rng, *extents, float(rng.random()))
+            given = csr_arrays(rng, self.rows, self.columns, float(rng.random()))
+            there = dense_of(extents, (*given[:2], np.ones(given[1].size)))
             room = min(given[1].size + int(rng.integers(0, 3)), self.rows * self.columns)
             encoding, value = f"#graph.csr<capacity = {room}>", dense_of(extents, given)
         elif kind == "row_sparse":
             indices = np.sort(rng.permutation(self.rows)[: int(rng.integers(0, self.rows + 1))]).astype(np.int32)
             given = (indices, rng.integers(-8, 9, (indices.size, self.columns)).astype(np.float32) / 4)
+            given[1][rng.random(indices.size) < 0.2] = 0
+            there = dense_of(extents, (indices, np.ones(given[1].shape)))
             room = min(indices.size + int(rng.integers(0, 2)), self.rows)
             encoding, value = f"#graph.row_sparse<capacity = {room}>", dense_of(extents, given)
         else:
@@ -91,6 +96,9 @@ class SparseProgram:
         self.arguments.append(given)
         self._signature.append(f"{name}: {type_}")
         self._values.append((name, type_, value))
+        if encoding:
+            self._there[name] = there
+        return self._values[-1]
 
     def _emit(
         self, op: str, operands: list[tuple[str, str, Array]], value: Array, type_: str, attributes: str = ""
@@ -156,3 +164,67 @@ class SparseProgram:
                 self._emit("to_storage", [x], x[2], self._type(extents, f"#graph.{kind}<capacity = {room}>"))
             case _:
                 pass
+
+    def _number(self) -> tuple[str, str, Array]:
+        """A constant scalar."""
+        number = float(self._rng.integers(1, 9)) / 4
+        name = f"%c{len(self._lines)}"
+        self._lines.append(f"  {name} = graph.constant dense<{number}> : tensor<f32>")
+        return name, "tensor<f32>", np.array(number, np.float32)
+
+    def _stored_step(self) -> None:
+        """An op that means something about what is stored, or a csr result that is asked for."""
+        rng, extents = self._rng, (self.rows, self.columns)
+        matrices, rows = ([v for v in self._values if v[0] in self._there and k in v[1]] for k in ("csr", "row_sparse"))
+        match str(rng.choice(["softmax", "sampled", "masked", "scaled", "gradient", "lazy"])):
+            case "softmax" if matrices:
+                x = matrices[int(rng.integers(len(matrices)))]
+                weights = np.where(self._there[x[0]] != 0, np.exp(x[2].astype(np.float64)), 0)
+                total = np.where(weights.any(1), weights.sum(1), 1)[:, None]
+                self._emit("stored_softmax", [x], weights / total, x[1] if rng.random() < 0.5 else self._type(extents))
+            case "sampled" if matrices:
+                pattern = matrices[int(rng.integers(len(matrices)))]
+                x, y = self._argument("dense", self.rows, 2), self._argument("dense", 2, self.columns)
+                found = np.where(self._there[pattern[0]] != 0, x[2].astype(np.float64) @ y[2], 0)
+                self._emit("sampled_matmul", [pattern, x, y], found, self._type(extents))
+            case "masked":
+                x, y = self._pick(), self._pick()
+                if "csr" in x[1] and "#" not in y[1] and x[2].shape == y[2].shape:
+                    self._emit("multiply", [x, y], x[2] * y[2], x[1])
+            case "scaled":
+                x, factor = self._pick(), self._number()
+                op = str(rng.choice(["multiply", "divide"]))
+                self._emit(op, [x, factor], BINARY.get(op, np.divide)(x[2], factor[2]), x[1])
+            case "gradient":
+                ids = rng.integers(-self.rows, self.rows, int(rng.integers(1, 6)))
+                of = self._argument("dense", ids.size, self.columns)
+                constant, kind = f"%i{len(self._lines)}", f"tensor<{ids.size}xi64>"
+                self._lines.append(f"  {constant} = graph.constant dense<[{', '.join(map(str, ids))}]> : {kind}")
+                found = np.zeros(extents)
+                np.add.at(found, ids, of[2])
+                room = f"#graph.row_sparse<capacity = {min(ids.size, self.rows)}>"
+                self._emit(
+                    "embedding_backward",
+                    [of, (constant, kind, ids)],
+                    found,
+                    self._type(extents, room),
+                    f" {{rows = {self.rows} : i64}}",
+                )
+            case "lazy" if rows:
+                self._lazy(rows[int(rng.integers(len(rows)))])
+            case _:
+                pass
+
+    def _lazy(self, gradient: tuple[str, str, Array]) -> None:
+        """A step on the rows that a gradient has; others keep what they are."""
+        extents = gradient[2].shape
+        weight, rate, velocity = self._alike(extents), self._number(), self._alike(extents)
+        there = self._there[gradient[0]] != 0
+        faster = np.where(there, 0.75 * velocity[2].astype(np.float64) + gradient[2], velocity[2])
+        moved = np.where(there, weight[2] - rate[2] * faster, weight[2])
+        name, operands = f"%v{len(self._lines)}", [weight, gradient, rate, velocity]
+        names, types = ", ".join(n for n, _, _ in operands), ", ".join(t for _, t, _ in operands)
+        dense = self._type(extents)
+        flags = "{momentum = 0.75 : f64}"
+        self._lines.append(f"  {name}:2 = graph.lazy_momentum {names} {flags} : ({types}) -> ({dense}, {dense})")
+        self._values += [(f"{name}#{k}", dense, value.astype(np.float32)) for k, value in enumerate((moved, faster))]

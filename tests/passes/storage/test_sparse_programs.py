@@ -13,6 +13,8 @@ from lowered_programs import needs_compiler
 from sparse_programs import Array, SparseProgram, dense_of
 
 import fuse_opt
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
+from fuse_opt.tools.source.verification import verify
 
 SEEDS = draws(10)
 COMPILED = draws(3)
@@ -41,10 +43,12 @@ def test_compiled() -> None:
         program = SparseProgram(seed)
         compiled = fuse_opt.compile(program.text, pipeline="unfused" if seed % 2 else None)
         compare(program, compiled(*program.arguments))
-        left = [
-            line for line in text_of(compiled.module).splitlines() if "#graph." in line and "graph.part" not in line
-        ]
-        assert not left, "values of storage kinds are left"
+        assert not _stored_left(compiled), seed
+
+
+def _stored_left(compiled: Any) -> list[str]:
+    """Lines with values of storage kinds, whose dense copies the run would have to make."""
+    return [line for line in text_of(compiled.module).splitlines() if "#graph." in line and "graph.part" not in line]
 
 
 def subject(seed: int, passes: str) -> Subject:
@@ -66,6 +70,19 @@ def test_passes_in_any_order_keep_the_laws(before: str) -> None:
         names = [str(name) for name in rng.choice([n for n in OPTIMIZATIONS if n not in DECISIONS], 6)]
         passes = [*names[:3], "assign-storage", *names[3:]]
         assert not pass_fault(subject(seed, before), passes), (seed, passes)
+
+
+@needs_compiler
+def test_plans_after_passes_in_any_order_verify() -> None:
+    """Compiled after such passes: the plan is verified, nothing is left as stored, and values are those of dense NumPy."""
+    for seed in COMPILED:
+        program, rng = SparseProgram(seed), np.random.default_rng([seed, 1])
+        before = [str(name) for name in rng.choice([n for n in OPTIMIZATIONS if n not in DECISIONS], 4)]
+        pipeline = f"assign-storage,{','.join(before)},{','.join(DEFAULT_PIPELINE)}"
+        compiled = fuse_opt.compile(program.text, pipeline=pipeline)
+        verify(compiled.module)
+        compare(program, compiled(*program.arguments))
+        assert not _stored_left(compiled), (seed, before)
 
 
 def test_a_value_that_became_csr_is_stored_by_rows() -> None:
