@@ -3,10 +3,10 @@
     FUSE_OPT_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 python benchmarks/sparse_training.py
 
 The table is 50,000 x 256 with 512 ids: its gradient from one of rows, then a step of gradient descent, in place. `dense` makes
-the whole gradient; `compiled` is a function of PyTorch by `compile_sparse`, `adam` our SparseAdam, a step alone. The network is
-examples/graph_network.py with 20,000 nodes and 200,000 edges; PyTorch has its matrix as csr and as coo, with its own gradients,
-and with a transposed copy (`held`), which its csr products are then given. Calls take turns in slots of processor time;
-milliseconds are of a lower quartile, ratios medians of those of slots.
+the whole gradient; bytes are what a call of either reads and writes. `compiled` is a function of PyTorch by `compile_sparse`,
+`adam` our SparseAdam, a step alone. The network is examples/graph_network.py with 20,000 nodes and 200,000 edges; PyTorch has
+its matrix as csr and as coo, with its own gradients, and with a transposed copy (`held`), which its csr products are then
+given. Calls take turns in slots of processor time; milliseconds are of a lower quartile, ratios medians of those of slots.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ def embedding_calls() -> Calls:
     start = rng.standard_normal((ROWS, WIDTH)).astype(np.float32)
     programs = [fuse_opt.compile(step(kind)) for kind in (f", #graph.row_sparse<capacity = {IDS}>", "")]
     assert programs[0].fallbacks[0] == 0
+    for name, program in zip(("ours", "dense"), programs, strict=True):
+        print(
+            f"embedding step, {name}: reads {program.stats.bytes_read:,} bytes, writes {program.stats.bytes_written:,}"
+        )
     tables = [start.copy() for _ in programs]
     first = [program(table, dy, ids, out=table) for program, table in zip(programs, tables, strict=True)]
     np.testing.assert_array_equal(*first)  # equal bits

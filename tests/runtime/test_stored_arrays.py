@@ -117,3 +117,47 @@ def test_element_types_of_pytorch(name: str) -> None:
     rows = torch.sparse_coo_tensor(torch.tensor([[2, 0]]), dense[[2, 0]], size=(3, 4))
     found = identity(ROWS.replace("f32", name))(rows)
     assert found.layout == torch.sparse_coo and torch.equal(found.to_dense(), torch.relu(dense))
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "message"),
+    [
+        ([0, 2, 4, 6], [0, 1] * 3, "6 entries, but a capacity of 5"),
+        ([0, 2, 2, 4], [0, 4, 1, 2], "4 at 1 is out of range"),
+        ([0, 2, 2, 4], [3, 0, 1, 2], "sort_indices"),
+        ([0, 2, 2, 4], [0, 3, 1, 1], "occurs twice"),
+        ([0, 2, 1, 4], [0, 1, 2, 3], "that do not fall"),
+    ],
+)
+def test_patterns_of_pytorch_are_looked_at(indptr: list[int], indices: list[int], message: str) -> None:
+    """PyTorch makes a tensor of any indices where it is not told to look at them."""
+    torch: Any = pytest.importorskip("torch")
+    given = torch.sparse_csr_tensor(
+        torch.tensor(indptr), torch.tensor(indices), torch.ones(len(indices)), size=(3, 4), check_invariants=False
+    )
+    with pytest.raises(ValueError, match=message):
+        identity(CSR)(given)
+
+
+def test_pytorch_gets_what_it_gave() -> None:
+    """Infinities, NaN and zeros that are stored, a capacity met and not met, and layouts that are of another kind."""
+    torch: Any = pytest.importorskip("torch")
+    for indptr, indices in ((INDPTR, INDICES), (np.array([0, 3, 3, 5]), np.array([0, 1, 3, 1, 2]))):
+        values = torch.tensor([1, np.nan, 0, np.inf, 2][: indices.size], dtype=torch.float32)
+        given = torch.sparse_csr_tensor(torch.tensor(indptr), torch.tensor(indices), values, size=(3, 4))
+        found = identity(CSR)(given)
+        assert found.layout == torch.sparse_csr
+        for part in ("crow_indices", "col_indices", "values"):
+            np.testing.assert_array_equal(getattr(found, part)().numpy(), getattr(given, part)().numpy())
+    with pytest.raises(TypeError, match="to_sparse_csr"):
+        identity(CSR)(given.to_sparse_coo())
+    with pytest.raises(TypeError, match="torch.sparse_coo with one sparse dimension"):
+        identity(ROWS)(given)
+    with pytest.raises(ValueError, match="3 entries, but a capacity of 2"):
+        identity(ROWS)(torch.sparse_coo_tensor(torch.tensor([[0, 1, 2]]), torch.ones(3, 4), size=(3, 4)))
+
+
+def test_scipy_has_no_rows_of_its_own() -> None:
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is optional")
+    with pytest.raises(TypeError, match="give \\(indices, values\\)"):
+        identity(ROWS)(sparse.csr_matrix((VALUES, INDICES, INDPTR), shape=(3, 4)))

@@ -44,7 +44,10 @@ def full(shape: tuple[int, int], parts: tuple[Array, Array, Array]) -> Array:
 
 
 def all_ops(rows: int, columns: int, room: int, n: int) -> str:
-    """A program with each op over parts: products, transposes, sums, unions, softmax, gradients of rows."""
+    """
+    A program with each op over parts: products, transposes, sums over either axis, unions, samples, softmax, products with a
+    dense matrix, slices of rows, rows by ids, gradients of rows and steps on them.
+    """
     a, other = (
         f"tensor<{rows}x{columns}xf32, #graph.csr<capacity = {c}>>" for c in (room, min(2 * room, rows * columns))
     )
@@ -53,7 +56,9 @@ def all_ops(rows: int, columns: int, room: int, n: int) -> str:
         f"tensor<{rows}xi32>",
         f"tensor<{columns}x{n}xf32, #graph.row_sparse<capacity = {min(rows, columns)}>>",
     )
-    return f"""func.func @main(%a: {a}, %b: {a}, %x: {x}, %ids: {ids}) -> ({y}, {x}, {a}, tensor<{rows}xf32>, {x}, {left}) {{
+    sums, half = (f"tensor<{rows}xf32>", f"tensor<{columns}xf32>"), f"tensor<{rows // 2}x{columns}xf32>"
+    results = f"{y}, {x}, {a}, {sums[0]}, {x}, {left}, {a}, {a}, {sums[1]}, {half}, {left}, {x}, {x}"
+    return f"""func.func @main(%a: {a}, %b: {a}, %x: {x}, %ids: {ids}) -> ({results}) {{
   %0 = graph.matmul %a, %x : ({a}, {x}) -> {y}
   %1 = graph.matmul %b, %0 {{transpose_lhs = true}} : ({a}, {y}) -> {x}
   %2 = graph.add %a, %b : ({a}, {a}) -> {other}
@@ -62,7 +67,15 @@ def all_ops(rows: int, columns: int, room: int, n: int) -> str:
   %5 = graph.embedding_backward %0, %ids {{rows = {columns} : i64}} : ({y}, {ids}) -> {rows_of}
   %6 = graph.subtract %1, %5 : ({x}, {rows_of}) -> {x}
   %7 = graph.to_storage %2 : ({other}) -> {left}
-  func.return %0, %1, %3, %4, %6, %7 : {y}, {x}, {a}, tensor<{rows}xf32>, {x}, {left}
+  %t = graph.permute_dims %x {{axes = array<i64: 1, 0>}} : ({x}) -> tensor<{n}x{columns}xf32>
+  %8 = graph.sampled_matmul %b, %0, %t : ({a}, {y}, tensor<{n}x{columns}xf32>) -> {a}
+  %9 = graph.multiply %a, %7 : ({a}, {left}) -> {a}
+  %10 = graph.sum %b {{axes = array<i64: 0>, keepdims = false}} : ({a}) -> {sums[1]}
+  %11 = graph.slice %b {{starts = array<i64: 3, 0>, stops = array<i64: {3 + rows // 2}, {columns}>}} : ({a}) -> {half}
+  %12 = graph.take %a, %ids : ({a}, {ids}) -> {left}
+  %rate = graph.constant dense<0.25> : tensor<f32>
+  %13:2 = graph.lazy_momentum %x, %5, %rate, %1 : ({x}, {rows_of}, tensor<f32>, {x}) -> ({x}, {x})
+  func.return %0, %1, %3, %4, %6, %7, %8, %9, %10, %11, %12, %13#0, %13#1 : {results}
 }}"""
 
 
@@ -74,6 +87,7 @@ def test_same_bits_at_any_number_of_threads() -> None:
     room = max(a[1].size, b[1].size)
     x = rng.standard_normal((columns, n)).astype(np.float32)
     ids = rng.integers(0, columns, rows).astype(np.int32)
+    assert fuse_opt.compile(all_ops(rows, columns, room, n)).fallbacks == (0, 0)
     found: list[list[bytes]] = []
     for threads in (1, 2, 4, 8):
         thread_pool.set_num_threads(threads)

@@ -62,3 +62,10 @@ def test_factorization_machine() -> None:
     for found in (program(samples, *given), fuse_opt.evaluate(text, samples, *given)):
         for value, right in zip(found, wanted, strict=True):
             np.testing.assert_allclose(value, right, 1e-4, 1e-4 * np.abs(right).max())
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["graph_network", "factorization_machine"])
+def test_examples_say_that_nothing_is_made_dense(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded(name).main()
+    assert capsys.readouterr().out.startswith("fallbacks: (0, 0), relative error: ")
