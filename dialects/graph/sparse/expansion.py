@@ -75,23 +75,20 @@ def fallback_operands(op: GraphOp) -> tuple[int, ...]:
 
 def operands_in_the_way(op: GraphOp) -> tuple[int, ...]:
     """
-    The stored operands without which an op has a way to run on the others as they are: the smallest that is enough, else all
-    but one, the smallest of these; none where neither is enough.
+    The stored operands without which an op has a way to run on the others as they are: all that are one value, one, or all but
+    one, the smallest that is enough; none where nothing is. A value may be stored to one operand and dense to another.
     """
     stored = [number for number, value in enumerate(op.operands) if is_stored(value)]
-    values = sorted(dict.fromkeys(op.operands[number] for number in stored), key=_dense_bytes)
-    sets = [[value] for value in values]
-    if len(values) > 2:
-        sets += [[value for value in values if value is not kept] for kept in reversed(values)]
-    for some in sets if len(values) > 1 else ():
-        numbers = tuple(number for number in stored if op.operands[number] in some)
-        if _runs_with_dense(op, numbers):
-            return numbers
-    return ()
+    alike = [tuple(k for k in stored if op.operands[k] is op.operands[number]) for number in stored]
+    rest = [tuple(k for k in stored if k != number) for number in stored]
+    sets = dict.fromkeys([*alike, *((number,) for number in stored), *rest])
 
+    def dense_bytes(numbers: Sequence[int]) -> int:
+        values = dict.fromkeys(op.operands[number] for number in numbers)
+        return sum(prod(shape(value)) * dtype(value).itemsize for value in values)
 
-def _dense_bytes(value: SSAValue) -> int:
-    return prod(shape(value)) * dtype(value).itemsize
+    wanted = (numbers for numbers in sorted(sets, key=dense_bytes) if 0 < len(numbers) < len(stored))
+    return next((numbers for numbers in wanted if _runs_with_dense(op, numbers)), ())
 
 
 def with_dense(op: GraphOp, numbers: Sequence[int], operands: Sequence[SSAValue]) -> GraphOp:
