@@ -137,6 +137,25 @@ def test_lazy_steps_are_those_of_the_rows_of_a_gradient(step: str, stored: str, 
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_a_gradient_that_is_the_weight_is_dense_as_that_alone(target: str) -> None:
+    """Found by the random programs: one value is read dense by one operand, as stored by another."""
+    dense, kind = "tensor<3x2xf32>", "tensor<3x2xf32, #graph.row_sparse<capacity = 3>>"
+    program = fuse_opt.compile(
+        f"""func.func @main(%g: {kind}, %r: tensor<f32>, %v: {dense}) -> ({dense}, {dense}) {{
+          %0:2 = graph.lazy_momentum %g, %g, %r, %v {{momentum = 0.75 : f64}}
+            : ({kind}, {kind}, tensor<f32>, {dense}) -> ({dense}, {dense})
+          func.return %0#0, %0#1 : {dense}, {dense}
+        }}""",
+        target=target,
+    )
+    assert target == "reference" or program.fallbacks == (1, 24)
+    rows = np.array([0, 2]), np.array([[0, 0], [1, 2]], np.float32)
+    weight, velocity = program(rows, np.float32(0.5), np.ones((3, 2), np.float32))
+    assert weight.tolist() == [[-0.375, -0.375], [0, 0], [0.125, 0.625]]
+    assert velocity.tolist() == [[0.75, 0.75], [1, 1], [1.75, 2.75]]
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_csr_times_dense_has_the_pattern_of_the_csr(target: str) -> None:
     """Rows, columns, scalars and whole matrices; what is absent stays, whatever it would be multiplied with."""
     shapes = ["tensor<4x5xf32>", "tensor<5xf32>", "tensor<4x1xf32>", "tensor<f32>"]
