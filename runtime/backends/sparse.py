@@ -19,10 +19,12 @@ from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler
 from fuse_opt.runtime.host.c_records import address_in, fields_of, runtime_text
 from fuse_opt.runtime.host.program_call import LoopRow
+from fuse_opt.runtime.host.thread_pool import num_threads
 
 _SOURCE = "backends/sparse_tasks.c"
 _TASKS = (
     "fuse_csr_matmul",
+    "fuse_csr_lanes",
     "fuse_csr_pack",
     "fuse_csr_panel",
     "fuse_csr_sampled_matmul",
@@ -52,6 +54,8 @@ _PACKED = 2
 """Panels that are packed at once; as there."""
 _LINE = 64
 """Bytes of a line of a cache, which a pack keeps of each row; as there."""
+_LANE = _PACKED * _PANEL + _LINE
+"""Bytes that a processor packs of a row at a time, and keeps."""
 _READ_OFTEN = 40
 """How often rows of a dense operand are read that is packed, times the packs of a row (measured with 2 and 8)."""
 _TYPES = ("f32", "f64", "i32", "i64")
@@ -178,18 +182,24 @@ def _matmul(call: LibraryCall) -> _Loops | None:
     size, ((_, tasks),) = _itemsize(x), found.loops
     at_once = _PACKED * _PANEL
     pieces, packs = _task_count(columns * at_once, columns), width * size // at_once
-    loops = [("fuse_csr_pack", pieces), *[("fuse_csr_panel", tasks)] * _PACKED] * packs
-    panels = [_PACKED * pack + max(0, loop) for pack in range(packs) for loop in range(-1, _PACKED)]
+    lanes = min(num_threads(), call.workspace.nbytes // (columns * _LANE))
+    if 1 < lanes == num_threads():
+        loops, panels = [("fuse_csr_lanes", lanes)], [0]
+    else:
+        loops = [("fuse_csr_pack", pieces), *[("fuse_csr_panel", tasks)] * _PACKED] * packs
+        panels = [_PACKED * pack + max(0, loop) for pack in range(packs) for loop in range(-1, _PACKED)]
     if width * size % at_once:
         loops, panels = [*loops, *found.loops], [*panels, _PACKED * packs]
-    return _Loops(tuple(loops), {**found.numbers, "bytes": size, "count": pieces}, tuple(panels))
+    numbers = {**found.numbers, "bytes": size, "count": pieces, "lanes": lanes}
+    return _Loops(tuple(loops), numbers, tuple(panels))
 
 
 def _packed_bytes(site: Site) -> int:
-    """Of a panel, where rows of x are read often enough and too far apart."""
+    """Of what processors have packed at a time, where rows of x are read often enough and too far apart."""
     capacity, (columns, width) = site.operands[1].size, site.operands[3].shape
     packs = width * site.operands[3].itemsize // (_PACKED * _PANEL)
-    return columns * (_PACKED * _PANEL + _LINE) if packs > 1 and capacity * packs >= _READ_OFTEN * columns else 0
+    lanes = min(packs, 1 if site.device is None else site.device.processors)
+    return lanes * columns * _LANE if packs > 1 and capacity * packs >= _READ_OFTEN * columns else 0
 
 
 def _sampled(call: LibraryCall) -> _Loops | None:

@@ -25,6 +25,7 @@ struct fuse_sparse {
   int64_t option, wraps, skipped, kind; /* kind: of ids */
   int64_t known;                        /* whether the pattern was looked at before the run */
   int64_t panel;                        /* of products with panels: which one a loop is of, the count of them for what is left */
+  int64_t start, lanes;                 /* the first panel of whoever packs, and how many do beside each other */
   struct fuse_sparse_fault *fault;
 };
 
@@ -405,7 +406,7 @@ void fuse_csr_pack(void *arg, long begin, long end) {
 #ifdef __AVX512F__
     int64_t before = (int64_t)((uintptr_t)from % LINE);
     line *shared = (line *)(kept + row * LINE);
-    if (before && pack && from - before + PACKED * PANEL + LINE <= behind) {
+    if (before && call->panel != call->start && from - before + PACKED * PANEL + LINE <= behind) {
       line wanted = (line){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + (int32_t)(before / 4), one = *shared;
       _Pragma("GCC unroll 4") for (int k = 0; k < PACKED * PANEL; k += LINE) {
         line next = *(const line *)(from - before + k + LINE);
@@ -415,9 +416,25 @@ void fuse_csr_pack(void *arg, long begin, long end) {
       *shared = one;
       continue;
     }
-    if (before && !pack) *shared = *(const line *)(from - before + PACKED * PANEL); /* another pack follows */
+    if (before && call->panel == call->start) *shared = *(const line *)(from - before + PACKED * PANEL); /* another pack follows */
 #endif
     for (int k = 0; k < PACKED; k++) memcpy(to + k * apart, from + k * PANEL, PANEL);
+  }
+}
+
+/* The same of several threads: each packs columns of its own and multiplies all rows by them. It waits for no other, x is read once,
+ * and what a thread has packed, no other reads. */
+void fuse_csr_lanes(void *arg, long begin, long end) {
+  const struct fuse_sparse *all = arg;
+  int64_t packs = all->width * all->bytes / (PACKED * PANEL);
+  for (int64_t lane = begin; lane < end; lane++) {
+    struct fuse_sparse own = *all;
+    own.offsets[5] += lane * all->columns * (PACKED * PANEL + LINE);
+    own.start = PACKED * (packs * lane / all->lanes);
+    for (own.panel = own.start; own.panel < PACKED * (packs * (lane + 1) / all->lanes);) {
+      fuse_csr_pack(&own, 0, own.count);
+      for (int k = 0; k < PACKED; k++, own.panel++) fuse_csr_panel(&own, 0, own.tasks);
+    }
   }
 }
 ROW_TASK(fuse_csr_sampled_matmul, sampled)

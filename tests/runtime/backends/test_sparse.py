@@ -127,7 +127,7 @@ def test_packed_and_other_widths(n: int, element: Any) -> None:
 @needs_guard_pages
 @pytest.mark.parametrize("n", [320, 333])
 def test_lines_that_packs_share_are_those_of_x(n: int) -> None:
-    """Wherever x begins, with memory behind it that cannot be read: the same bits."""
+    """Wherever x begins, with memory behind it that cannot be read, whoever packs which columns: the same bits."""
     rng = np.random.default_rng(n)
     indptr, indices, values = csr(rng, 60, 30, 0.6)
     a, x, y = f"tensor<60x30xf32, #graph.csr<capacity = {indices.size}>>", f"tensor<30x{n}xf32>", f"tensor<60x{n}xf32>"
@@ -141,13 +141,21 @@ def test_lines_that_packs_share_are_those_of_x(n: int) -> None:
     wanted = program((indptr, indices, values), dense)
     np.testing.assert_allclose(wanted, full((60, 30), (indptr, indices, values)) @ dense, rtol=1e-4, atol=1e-4)
     room = np.empty(dense.size + 16, np.float32)
-    for offset in range(16):
-        moved = room[offset : offset + dense.size].reshape(dense.shape)
-        moved[:] = dense
-        assert program((indptr, indices, values), moved).tobytes() == wanted.tobytes(), offset
-    for at_end in (True, False):
-        with guarded() as allocate:
-            assert program((indptr, indices, values), allocate(dense, at_end=at_end)).tobytes() == wanted.tobytes()
+    for threads in (
+        1,
+        2,
+        3,
+        4,
+        6,
+    ):  # each has columns of its own to pack, but where they are more than processors of the device
+        thread_pool.set_num_threads(threads)
+        for offset in range(16):
+            moved = room[offset : offset + dense.size].reshape(dense.shape)
+            moved[:] = dense
+            assert program((indptr, indices, values), moved).tobytes() == wanted.tobytes(), (threads, offset)
+        for at_end in (True, False):
+            with guarded() as allocate:
+                assert program((indptr, indices, values), allocate(dense, at_end=at_end)).tobytes() == wanted.tobytes()
 
 
 @needs_compiler
