@@ -73,13 +73,13 @@ FO_FN void fo_rows_f32(const float *restrict from, long at, long row, long step,
 #endif
 }
 
-/* fo_transpose_tile_{u8|u16|u32}: a tile of 16 x 16 elements, transposed in registers; its rows are `step` apart, then `to_step`. */
+/* fo_transpose_tile_{u8|u32}: a tile of 16 x 16 elements, transposed in registers; its rows are `step` apart, then `to_step`. */
 FO_FN void fo_transpose_tile_u8(const void *from, long step, void *to, long to_step) {
-  typedef {unsigned char|unsigned short|fo_u32} element;
+  typedef {unsigned char|fo_u32} element;
   const element *source = from;
   element *target = to;
 #if defined(__clang__) || __GNUC__ >= 12
-  typedef element line __attribute__((vector_size({16|32|64})));
+  typedef element line __attribute__((vector_size({16|64})));
   line a[16], b[16];
   for (int i = 0; i < 16; i++) __builtin_memcpy(&a[i], source + i * step, sizeof a[i]);
   for (int i = 0; i < 8; i++) {
@@ -100,6 +100,42 @@ FO_FN void fo_transpose_tile_u8(const void *from, long step, void *to, long to_s
     if (i & 1) continue;
     a[i] = __builtin_shufflevector(b[i], b[i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
     a[i + 1] = __builtin_shufflevector(b[i], b[i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+  }
+  for (int i = 0; i < 16; i++) __builtin_memcpy(target + i * to_step, &a[i], sizeof a[i]);
+#else
+  for (int i = 0; i < 16; i++)
+    for (int j = 0; j < 16; j++) target[j * to_step + i] = source[i * step + j];
+#endif
+}
+
+/* fo_transpose_tile_u16: the same of elements of 16 bits: halves of lines change places, then neighbours are interleaved within
+   them, which is one step for elements, pairs and fours, where any other order of elements of 16 bits takes three. */
+FO_FN void fo_transpose_tile_u16(const void *from, long step, void *to, long to_step) {
+  const unsigned short *source = from;
+  unsigned short *target = to;
+#if defined(__clang__) || __GNUC__ >= 12
+  typedef unsigned short line __attribute__((vector_size(32)));
+  typedef fo_u32 pairs __attribute__((vector_size(32)));
+  typedef fo_u64 fours __attribute__((vector_size(32)));
+  line a[16], b[16];
+  for (int i = 0; i < 16; i++) __builtin_memcpy(&a[i], source + i * step, sizeof a[i]);
+  for (int i = 0; i < 8; i++) {
+    b[i] = __builtin_shufflevector(a[i], a[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+    b[i + 8] = __builtin_shufflevector(a[i], a[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  }
+  for (int i = 0; i < 16; i += 2) {
+    a[i] = __builtin_shufflevector(b[i], b[i + 1], 0, 16, 1, 17, 2, 18, 3, 19, 8, 24, 9, 25, 10, 26, 11, 27);
+    a[i + 1] = __builtin_shufflevector(b[i], b[i + 1], 4, 20, 5, 21, 6, 22, 7, 23, 12, 28, 13, 29, 14, 30, 15, 31);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 2) continue;
+    b[i / 4 * 4 + i % 2 * 2] = (line)__builtin_shufflevector((pairs)a[i], (pairs)a[i + 2], 0, 8, 1, 9, 4, 12, 5, 13);
+    b[i / 4 * 4 + i % 2 * 2 + 1] = (line)__builtin_shufflevector((pairs)a[i], (pairs)a[i + 2], 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 4) continue;
+    a[i / 8 * 8 + i % 4 * 2] = (line)__builtin_shufflevector((fours)b[i], (fours)b[i + 4], 0, 4, 2, 6);
+    a[i / 8 * 8 + i % 4 * 2 + 1] = (line)__builtin_shufflevector((fours)b[i], (fours)b[i + 4], 1, 5, 3, 7);
   }
   for (int i = 0; i < 16; i++) __builtin_memcpy(target + i * to_step, &a[i], sizeof a[i]);
 #else
@@ -150,6 +186,15 @@ FO_FN void fo_transpose_beside_{ELEMENT}(const {ELEMENT_C} *from, long at, long 
   enum { side = sizeof *from > 4 ? 8 : 16 };
   for (int i = side; i < 2 * side; i++) __builtin_prefetch(from + at + i * step);
   fo_transpose_tile_u{ELEMENT_BITS}(from + at, step, to + to_at, to_step);
+}
+
+/* fo_transpose_widened_{f16|bf16}: the same for a tile of narrow floats, which becomes one of f32. */
+FO_FN void fo_transpose_widened_f16(const unsigned short *from, long at, long step, float *to, long to_at, long to_step) {
+  unsigned short turned[256] __attribute__((aligned(64)));
+  for (int i = 16; i < 32; i++) __builtin_prefetch(from + at + i * step);
+  fo_transpose_tile_u16(from + at, step, turned, 16);
+  for (int i = 0; i < 16; i++)
+    {fo_widen_f16(turned, i * 16, to, to_at + i * to_step, 16)|for (int j = 0; j < 16; j++) to[to_at + i * to_step + j] = fo_bf16_to_f32(turned[i * 16 + j])};
 }
 
 /* fo_transpose_offset_{ELEMENT}: how many elements from[at] lies behind the start of its cache line of 64 bytes. */

@@ -14,7 +14,7 @@ from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.attention.tiling import AttentionTiling
-from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, count_loop, element_of, pack_panel, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Matrix, count_loop, pack_panel, plus, times
 from fuse_opt.lowering.kernel.scope import Scope
 
 
@@ -54,8 +54,6 @@ class Panels:
         self.sources = sources
         self.keys, self.values = buffers
         self.sizes = PanelSizes.of(of, tiling)
-        self.narrow: dict[DType, SSAValue] = {}
-        """By element type of keys or values in memory, a square of these."""
 
     def starts(self, scope: Scope, batch: SSAValue) -> tuple[SSAValue, SSAValue]:
         """Where the panels of a matrix begin."""
@@ -93,17 +91,7 @@ class Panels:
         self, scope: Scope, part: Matrix, target: Matrix, extents: tuple[SSAValue, SSAValue], columns: Extent
     ) -> None:
         """Copies so many rows and columns of a panel of a matrix that has `columns`."""
-        if (given := element_of(part.memory)) is not self.element and part.row == 1 != part.column:
-            turned = Matrix(self._square(given), self.root.index_constant(0), self.tiling.width)
-            copy_matrix(scope, given, part, turned, *extents)  # by squares in registers, then to wider elements
-            part = turned
         pack_panel(scope, self.element, part, target, *extents, may_exceed(columns % self.tiling.width, 0))
-
-    def _square(self, given: DType) -> SSAValue:
-        if given not in self.narrow:
-            rows = max(self.of.first.depth, self.tiling.width)
-            self.narrow[given] = on_stack(self.root, rows * self.tiling.width, "narrow_panel", given)
-        return self.narrow[given]
 
 
 def on_stack(root: Scope, size: int, name: str, element: DType) -> SSAValue:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.hints import isa
 
-from fuse_opt.dialects.types.dtypes import DType, dtype_of
+from fuse_opt.dialects.types.dtypes import BF16, F16, F32, DType, dtype_of
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
@@ -82,11 +82,12 @@ def copy_matrix(
     scope: Scope, element: DType, source: Matrix, target: Matrix, rows: SSAValue, columns: SSAValue
 ) -> None:
     """
-    Copies so many rows and columns; by squares in vector registers where the source has its columns side by side, of
-    the target's element type.
+    Copies so many rows and columns; by squares in vector registers where the source has its columns side by side, of the
+    target's element type or of narrow floats that are widened.
     """
     zero = scope.root.index_constant(0)
-    if source.column == 1 or source.row != 1 or element_of(source.memory) is not element_of(target.memory):
+    square_of = _square_function(element_of(source.memory), element)
+    if source.column == 1 or source.row != 1 or square_of is None:
         _copy_elements(scope, source, target, (zero, rows), (zero, columns))
         return
     side = 8 if element.itemsize > 4 else 16
@@ -101,7 +102,7 @@ def copy_matrix(
             target.place(inner, row, column),
             scope.root.index_constant(target.row),
         ]
-        inner.call_for_effect(f"fo_transpose_beside_{element.name}", arguments)
+        inner.call_for_effect(square_of, arguments)
 
     count_loop(
         scope,
@@ -114,6 +115,13 @@ def copy_matrix(
     )
     _copy_elements(scope, source, target, (zero, whole_rows), (whole_columns, columns))
     _copy_elements(scope, source, target, (whole_rows, rows), (zero, columns))
+
+
+def _square_function(given: DType, element: DType) -> str | None:
+    """What transposes a square in registers, of elements that may become wider ones."""
+    if given is element:
+        return f"fo_transpose_beside_{element.name}"
+    return f"fo_transpose_widened_{given.name}" if element is F32 and given in (F16, BF16) else None
 
 
 def pack_panel(
@@ -135,6 +143,10 @@ def fill_columns(scope: Scope, target: Matrix, rows: SSAValue, columns: Bounds, 
 
 
 def _copy_elements(scope: Scope, source: Matrix, target: Matrix, rows: Bounds, columns: Bounds) -> None:
+    if (element_of(source.memory), element_of(target.memory)) == (F16, F32) and source.column == 1 == target.column:
+        count_loop(scope, "row", rows, lambda inner, row: _widen(inner, source, target, row, columns))
+        return
+
     def put(inner: Scope, row: SSAValue, column: SSAValue) -> None:
         value = inner.add(memref.LoadOp.get(source.memory, [source.place(inner, row, column)]))
         if element_of(source.memory) is not (wanted := element_of(target.memory)):
@@ -142,6 +154,16 @@ def _copy_elements(scope: Scope, source: Matrix, target: Matrix, rows: Bounds, c
         inner.block.add_op(memref.StoreOp.get(value, target.memory, [target.place(inner, row, column)]))
 
     _over(scope, rows, columns, put)
+
+
+def _widen(scope: Scope, source: Matrix, target: Matrix, row: SSAValue, columns: Bounds) -> None:
+    """Part of a row of f16, by what machines convert at a time: compilers do not find that in a loop."""
+    places = [
+        each
+        for matrix in (source, target)
+        for each in (flat_memory(scope.root, matrix.memory), matrix.place(scope, row, columns[0]))
+    ]
+    scope.call_for_effect("fo_widen_f16", [*places, scope.add(arith.SubiOp(columns[1], columns[0]))])
 
 
 def _over(scope: Scope, rows: Bounds, columns: Bounds, put: Callable[[Scope, SSAValue, SSAValue], None]) -> None:

@@ -11,7 +11,7 @@ from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source
-from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, element_of, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, plus, times
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
 
@@ -51,7 +51,6 @@ class OperandCopy:
             self.size = rows * step
         self.matrix = Matrix(self._memory(element, name, self.size * count), root.index_constant(0), step)
         self.extents = extents
-        self.narrow: Matrix | None = None
         self.computed: dict[tuple[bool, DType], Matrix] = {}
 
     def _memory(self, element: DType, name: str, size: int | None = None) -> SSAValue:
@@ -114,12 +113,6 @@ class OperandCopy:
                 source.copy(scope, self.matrix, rows, columns)
                 return target
             source = self._computed(scope, source, rows, columns)
-        given = element_of(source.memory)
-        if given is not self.element and source.row == 1 != source.column:  # transposed first, by squares in registers
-            if self.narrow is None:
-                self.narrow = Matrix(self._memory(given, f"narrow_{self.name}"), self.matrix.at, self.matrix.row)
-            copy_matrix(scope, given, source, self.narrow, rows, columns)
-            source = self.narrow
         copy_matrix(scope, self.element, source, self.matrix, rows, columns)
         return target
 

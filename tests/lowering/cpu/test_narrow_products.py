@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graph_op_table import noise, wide
+from graph_op_table import converted, noise, wide
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import kernels
 from lowered_programs import needs_compiler
@@ -88,6 +88,23 @@ def test_strict_products_are_those_of_f32_rounded_once(element: str, flags: tupl
         unit = {"bf16": 2.0**-8, "f16": 2.0**-11}[element]
         actual = wide(case.compile()(*case.arguments()))
         np.testing.assert_allclose(actual, wanted, rtol=2.1 * unit, atol=1e-4 * max(np.abs(wanted).max(), 1))
+
+
+@needs_compiler
+@pytest.mark.parametrize("element", ["bf16", "f16"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_every_narrow_number_is_widened_as_it_is(element: str, transposed: bool) -> None:
+    """Denormals too, by rows, by squares in registers, and where these end: a product with an identity leaves them alone."""
+    depth, columns = 255, 257
+    patterns = np.arange(2**16, dtype=np.uint16)
+    values = patterns.view(np.float16).astype(np.float32)
+    if element == "bf16":
+        values = (patterns.astype(np.uint32) << 16).view(np.float32)
+    right = np.resize(np.where(np.isfinite(values), values, 0), (depth, columns))
+    case = Narrow((depth, depth, columns), (element, element, element), (False, transposed))
+    given = np.ascontiguousarray(right.T) if transposed else right
+    actual = case.compile()(converted(np.eye(depth), element), converted(given, element))
+    np.testing.assert_array_equal(wide(actual), right)
 
 
 @pytest.mark.sampled(2)
