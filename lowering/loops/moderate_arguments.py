@@ -1,4 +1,4 @@
-"""Sines and cosines of moderate arguments: a loop asks once a block whether all are.
+"""Sines, cosines and tangents of moderate arguments: a loop asks once a block whether all are.
 
     scf.parallel (%i) { store sin(load %x[%i] * %c), %y[%i] }
 
@@ -39,7 +39,7 @@ MOST_OPERATIONS = 24
 """Of what is computed twice."""
 _LIMIT = 0x461C4000
 """The bits of 10000 as an f32."""
-_WORDS: Mapping[type[Operation], str] = {math.SinOp: "sin", math.CosOp: "cos"}
+_WORDS: Mapping[type[Operation], str] = {math.SinOp: "sin", math.CosOp: "cos", math.TanOp: "tan"}
 
 
 def ask_for_moderate_arguments(body: Block, tasks: Extent, helpers: Helpers, shared: Collection[int] = ()) -> None:

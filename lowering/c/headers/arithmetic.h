@@ -113,16 +113,20 @@ FO_FN float fo_fmod_f32(float a, float b) {
   return __builtin_fmodf(a, b);
 }
 
-/* fo_cbrt_f32: 0.6 ULP, computed in double; keeps the sign of zero. Two steps of Halley from a division of the exponent by 3. */
+/* fo_cbrt_f32: 1.3 ULP; keeps the sign of zero. From y = a**(-1/3), within 4% by a division of the exponent by 3 and then by a
+   polynomial of 1 - a y**3, to a y**2 and a step of Newton, all without a division. */
 FO_FN float fo_cbrt_f32(float x) {
-  double a = __builtin_fabsf(x);
-  double h = fo_from_bits_f64(0x4330000000000000u | (fo_bits_f64(a) >> 32)) - 0x1p52; /* the upper half of the bits */
-  double c = fo_from_bits_f64(fo_bits_f64(h * 0x1.5555555555555p-2 + (0x1p52 + 715094163.0)) << 32); /* within 3.5% */
-  double r = c * c * c;
-  c = c * (r + 2.0 * a) / (2.0 * r + a);
-  r = c * c * c;
-  c = c * (r + 2.0 * a) / (2.0 * r + a);
-  return a == 0.0 || !(a < __builtin_inf()) ? x : __builtin_copysignf((float)c, x);
+  float a = __builtin_fabsf(x), scale = a < 0x1p-126f ? 0x1p24f : 1.0f, back = a < 0x1p-126f ? 0x1p-8f : 1.0f;
+  float s = a * scale;
+  float start = fo_mad_f32((float)(fo_i32)fo_bits_f32(s), -0x1.555556p-2f, 1419900000.0f);
+  float y = fo_from_bits_f32((fo_u32)(fo_i32)start);
+  float e = fo_mad_f32(s * y * y, -y, 1.0f);
+  float p = fo_mad_f32(0x1.ca71a8p-3f, e, 0x1.56b942p-2f);
+  y = y * fo_mad_f32(p, e, 0x1.ffffaep-1f);
+  float square = y * y, c = s * square;
+  float rest = fo_mad_f32(c * c, -c, s);
+  c = fo_mad_f32(rest, square * 0x1.555556p-2f, c) * back;
+  return a > 0.0f && a < __builtin_inff() ? __builtin_copysignf(c, x) : x;
 }
 
 /* fo_cbrt_f64: 0.7 ULP; keeps the sign of zero. */
@@ -144,14 +148,19 @@ FO_FN double fo_cbrt_f64(double x) {
   return x == 0.0 || !(a < __builtin_inf()) ? x : __builtin_copysign(c, x);
 }
 
-/* fo_hypot_f32: 0.6 ULP, computed in double, where nothing overflows; infinite when either is, even next to NaN. */
+/* fo_hypot_f32: 1.3 ULP; infinite when either is, even next to NaN. The operands are scaled by a power of two. */
 FO_FN float fo_hypot_f32(float x, float y) {
 #ifdef __CUDACC__
   return hypotf(x, y);
 #else
-  double a = x, b = y;
-  int infinite = __builtin_fabsf(x) == __builtin_inff() || __builtin_fabsf(y) == __builtin_inff();
-  float r = (float)__builtin_sqrt(a * a + b * b);
+  float a = __builtin_fabsf(x), b = __builtin_fabsf(y);
+  int infinite = a == __builtin_inff() || b == __builtin_inff();
+  float m = a > b ? a : b;
+  float scale = m > 0x1p60f ? 0x1p-70f : m < 0x1p-50f ? 0x1p100f : 1.0f;
+  float back = m > 0x1p60f ? 0x1p70f : m < 0x1p-50f ? 0x1p-100f : 1.0f;
+  a *= scale;
+  b *= scale;
+  float r = __builtin_sqrtf(fo_mad_f32(a, a, b * b)) * back;
   return infinite ? __builtin_inff() : r;
 #endif
 }

@@ -192,13 +192,8 @@ FO_FN double fo_log1p_poly_f64(double f) {
   return fo_mad_f64(s, fo_mad_f64(p, z, h), -h);
 }
 
-/* fo_log_f32: 1.3 ULP; +-0 is -inf, x < 0 is NaN. */
-FO_FN float fo_log_f32(float x) {
-  FO_KEPT float least = 0x1p-126f, same = 0x1p-126f; /* of one name, gcc would compute both sides of it */
-  float a = x < least ? x * 0x1p25f : x;
-  fo_u32 u = (fo_bits_f32(a) - 0x3f3504f3u) & 0xff800000u; /* k << 23; 0x3f3504f3 is sqrt(1/2) */
-  float f = fo_from_bits_f32(fo_bits_f32(a) - u) - 1.0f;
-  float k = (float)(fo_i32)(x < same ? u - (25u << 23) : u);
+/* fo_log_parts_f32: log(1 + f) + k log(2) / 2**23 for sqrt(1/2) <= 1 + f <= sqrt(2). */
+FO_FN float fo_log_parts_f32(float f, float k) {
   float z = f * f;
   float q = fo_mad_f32(-0x1.24359p-3f, z, -0x1.5381cap-3f);
   q = fo_mad_f32(q, z, -0x1.000384p-2f);
@@ -207,7 +202,17 @@ FO_FN float fo_log_f32(float x) {
   odd = fo_mad_f32(odd, z, 0x1.98d82ap-3f);
   odd = fo_mad_f32(odd, z, 0x1.5556d8p-2f);
   q = fo_mad_f32(odd, f, q);
-  float y = fo_mad_f32(k, 0x1.62e43p-24f, fo_mad_f32(z, q, f)); /* log(2) / 2**23 */
+  return fo_mad_f32(k, 0x1.62e43p-24f, fo_mad_f32(z, q, f));
+}
+
+/* fo_log_f32: 1.3 ULP; +-0 is -inf, x < 0 is NaN. */
+FO_FN float fo_log_f32(float x) {
+  FO_KEPT float least = 0x1p-126f, same = 0x1p-126f; /* of one name, gcc would compute both sides of it */
+  float a = x < least ? x * 0x1p25f : x;
+  fo_u32 u = (fo_bits_f32(a) - 0x3f3504f3u) & 0xff800000u; /* k << 23; 0x3f3504f3 is sqrt(1/2) */
+  float f = fo_from_bits_f32(fo_bits_f32(a) - u) - 1.0f;
+  float k = (float)(fo_i32)(x < same ? u - (25u << 23) : u);
+  float y = fo_log_parts_f32(f, k);
   y = x < __builtin_inff() ? y : x;
   float edge = x == 0.0f ? -__builtin_inff() : __builtin_nanf("");
   return x > 0.0f ? y : edge;
@@ -268,14 +273,14 @@ FO_FN double fo_log2_f64(double x) {
 FO_FN float fo_log10_f32(float x) {
   FO_KEPT float least = 0x1p-126f, same = 0x1p-126f; /* of one name, gcc would compute both sides of it */
   float a = x < least ? x * 0x1p25f : x;
-  fo_u32 u = fo_bits_f32(a) - 0x3f3504f3u;
-  float k = (float)((fo_i32)u >> 23) - (x < same ? 25.0f : 0.0f);
-  float f = fo_from_bits_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+  fo_u32 u = (fo_bits_f32(a) - 0x3f3504f3u) & 0xff800000u; /* k << 23; 0x3f3504f3 is sqrt(1/2) */
+  float f = fo_from_bits_f32(fo_bits_f32(a) - u) - 1.0f;
+  float k = (float)(fo_i32)(x < same ? u - (25u << 23) : u);
   float p = fo_log1p_poly_f32(f);
   /* 1 / log(10) = 0.4375 + -0x1.a42756p-9f: f * 0.4375 loses little, the rest is small. */
-  float y = fo_mad_f32(k, 0x1.3509f8p-18f, fo_mad_f32(p, 0x1.bcb7b2p-2f, f * -0x1.a42756p-9f));
+  float y = fo_mad_f32(k, 0x1.3509f8p-41f, fo_mad_f32(p, 0x1.bcb7b2p-2f, f * -0x1.a42756p-9f));
   y = fo_mad_f32(f, 0.4375f, y);
-  y = fo_mad_f32(k, 0x1.344p-2f, y);
+  y = fo_mad_f32(k, 0x1.344p-25f, y);
   y = x < __builtin_inff() ? y : x;
   float edge = x == 0.0f ? -__builtin_inff() : __builtin_nanf("");
   return x > 0.0f ? y : edge;
@@ -298,29 +303,39 @@ FO_FN double fo_log10_f64(double x) {
   return x > 0.0 ? y : edge;
 }
 
-/* fo_log1p_f32: 1.6 ULP; keeps the sign of zero; -1 is -inf, x < -1 is NaN. */
-FO_FN float fo_log1p_f32(float x) {
+/* fo_finite_log1p_f32: log(1 + x) for finite x > -1, and zero of either sign. */
+FO_FN float fo_finite_log1p_f32(float x) {
   fo_u32 u = fo_bits_f32(1.0f + x) - 0x3f3504f3u;
   u = (u & 0xff800000u) - 0x01000000u; /* (k - 2) << 23 */
   float s = 0.25f * fo_from_bits_f32(0x3f800000u - u); /* 2**-k: k may be 128 */
   float k = (float)((fo_i32)u >> 23) + 2.0f;
   float f = fo_mad_f32(x, s, s - 1.0f); /* (1 + x) / 2**k - 1 */
   float y = fo_mad_f32(k, 0x1.7f7d1cp-20f, fo_log1p_poly_f32(f)) + f;
-  y = fo_mad_f32(k, 0x1.62e4p-1f, y);
+  return fo_mad_f32(k, 0x1.62e4p-1f, y);
+}
+
+/* fo_log1p_f32: 1.6 ULP; keeps the sign of zero; -1 is -inf, x < -1 is NaN. */
+FO_FN float fo_log1p_f32(float x) {
+  float y = fo_finite_log1p_f32(x);
   y = fo_from_bits_f32(fo_bits_f32(y) | (fo_bits_f32(x) & 0x80000000u)); /* of the sign of x, zeros, too */
   y = x < __builtin_inff() ? y : x;
   float edge = x == -1.0f ? -__builtin_inff() : __builtin_nanf("");
   return x > -1.0f ? y : edge;
 }
 
-/* fo_log1p_f64: 1.6 ULP; keeps the sign of zero; -1 is -inf, x < -1 is NaN. */
-FO_FN double fo_log1p_f64(double x) {
+/* fo_finite_log1p_f64: log(1 + x) for finite x > -1, and zero of either sign. */
+FO_FN double fo_finite_log1p_f64(double x) {
   fo_u64 u = fo_bits_f64(1.0 + x) - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u;
   double k = fo_from_bits_f64(0x4330000000000000u | (u >> 52)) - (0x1p52 + 1023.0);
   double s = 0.25 * fo_from_bits_f64(0x8000000000000000u - (u & 0xfff0000000000000u)); /* 2**-k: k may be 1024 */
   double f = fo_mad_f64(x, s, s - 1.0); /* (1 + x) / 2**k - 1 */
   double y = fo_mad_f64(k, 0x1.3de6af278ece6p-42, fo_log1p_poly_f64(f)) + f;
-  y = fo_mad_f64(k, 0x1.62e42fefa3p-1, y);
+  return fo_mad_f64(k, 0x1.62e42fefa3p-1, y);
+}
+
+/* fo_log1p_f64: 1.6 ULP; keeps the sign of zero; -1 is -inf, x < -1 is NaN. */
+FO_FN double fo_log1p_f64(double x) {
+  double y = fo_finite_log1p_f64(x);
   y = fo_from_bits_f64(fo_bits_f64(y) | (fo_bits_f64(x) & 0x8000000000000000u)); /* of the sign of x, zeros, too */
   y = x < __builtin_inf() ? y : x;
   double edge = x == -1.0 ? -__builtin_inf() : __builtin_nan("");

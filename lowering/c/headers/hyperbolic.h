@@ -54,25 +54,45 @@ FO_FN float fo_cosh_f32(float x) {
   return h + 0.25f / h;
 }
 
-/* fo_asinh_{f32|f64}: 2.0 ULP; odd, keeps the sign of zero; log1p(a + a**2 / (1 + sqrt(1 + a**2))), log1p(a) + log(2) for large a. */
+/* fo_asinh_f32: 2.5 ULP; odd, keeps the sign of zero; x + x**3 p(x**2) up to 0.75, else log(a + sqrt(a**2 + 1)), for large a that
+   of 2 a. */
 FO_FN float fo_asinh_f32(float x) {
-  float a = __builtin_fabsf(x);
-  float b = a > {0x1p26f|0x1p55} ? 1.0f : a;
-  float w = a + b * b / (1.0f + __builtin_sqrtf(fo_mad_f32(b, b, 1.0f)));
-  float y = fo_log1p_f32(a > {0x1p26f|0x1p55} ? a : w) + (a > {0x1p26f|0x1p55} ? {LOG_2} : 0.0f);
-  return __builtin_copysignf(y, x);
+  float a = __builtin_fabsf(x), z = a * a;
+  float p = fo_mad_f32(0x1.321112p-8f, z, -0x1.f60a66p-7f);
+  p = fo_mad_f32(p, z, 0x1.cd0704p-6f);
+  p = fo_mad_f32(p, z, -0x1.6a9084p-5f);
+  p = fo_mad_f32(p, z, 0x1.33126ep-4f);
+  p = fo_mad_f32(p, z, -0x1.5554e2p-3f);
+  float small = fo_mad_f32(a * z, p, a);
+  float w = a > 0x1p26f ? a : 0.5f * (a + __builtin_sqrtf(z + 1.0f));
+  fo_u32 u = (fo_bits_f32(w) - 0x3f3504f3u) & 0xff800000u;
+  float y = fo_log_parts_f32(fo_from_bits_f32(fo_bits_f32(w) - u) - 1.0f, (float)(fo_i32)u + 0x1p23f);
+  y = a < __builtin_inff() ? y : a;
+  return __builtin_copysignf(a < 0.75f ? small : y, x);
+}
+
+/* fo_asinh_f64: 2.0 ULP; odd, keeps the sign of zero; log1p(a + a**2 / (1 + sqrt(1 + a**2))), log1p(a) + log(2) for large a. */
+FO_FN double fo_asinh_f64(double x) {
+  double a = __builtin_fabs(x);
+  double b = a > 0x1p55 ? 1.0 : a;
+  double w = a + b * b / (1.0 + __builtin_sqrt(fo_mad_f64(b, b, 1.0)));
+  double y = fo_log1p_f64(a > 0x1p55 ? a : w) + (a > 0x1p55 ? 0x1.62e42fefa39efp-1 : 0.0);
+  return __builtin_copysign(y, x);
 }
 
 /* fo_acosh_{f32|f64}: {2.5|2.4} ULP; x < 1 is NaN; log1p(u + sqrt(2 u + u**2)) with u = x - 1, log1p(x) + log(2) for large x. */
 FO_FN float fo_acosh_f32(float x) {
   float u = x > {0x1p26f|0x1p55} ? 0.0f : x - 1.0f;
   float w = u + __builtin_sqrtf(u * (u + 2.0f));
-  float y = fo_log1p_f32(x > {0x1p26f|0x1p55} ? x : w) + (x > {0x1p26f|0x1p55} ? {LOG_2} : 0.0f);
+  float y = fo_finite_log1p_f32(x > {0x1p26f|0x1p55} ? x : w) + (x > {0x1p26f|0x1p55} ? {LOG_2} : 0.0f);
+  y = x < __builtin_inff() ? y : x;
   return x < 1.0f ? __builtin_nanf("") : y;
 }
 
 /* fo_atanh_{f32|f64}: 2.2 ULP; odd, keeps the sign of zero; +-1 is +-inf, |x| > 1 is NaN; log1p(2 a / (1 - a)) / 2. */
 FO_FN float fo_atanh_f32(float x) {
   float a = __builtin_fabsf(x);
-  return __builtin_copysignf(0.5f * fo_log1p_f32((a + a) / (1.0f - a)), x);
+  float y = 0.5f * fo_finite_log1p_f32((a + a) / (1.0f - a));
+  float edge = a == 1.0f ? __builtin_inff() : __builtin_nanf("");
+  return __builtin_copysignf(a < 1.0f ? y : edge, x);
 }

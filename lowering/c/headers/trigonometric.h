@@ -177,15 +177,22 @@ FO_FN float fo_wide_sincos_f32(float a, fo_u32 turns) {
   return fo_sincos_f32(r, (fo_u32)fo_bits_f64(quarter) + turns);
 }
 
-/* fo_moderate_sincos_f32: the same for |a| < 10000: multiples of pi / 2 are taken away in three parts. Before the first multiple is
-   rounded, a less it fits 24 bits: with a fused multiply-add it is exact. */
-FO_FN float fo_moderate_sincos_f32(float a, fo_u32 turns) {
-#if defined(__FMA__) || defined(__aarch64__) || defined(__CUDACC__)
+/* fo_moderate_rest_f32: a less multiples of pi / 2 for |a| < 10000, and their number in the low bits of *turns. They are taken away in
+   three parts. Before the first multiple is rounded, a less it fits 24 bits: with a fused multiply-add it is exact. */
+FO_FN float fo_moderate_rest_f32(float a, fo_u32 *turns) {
   float t = fo_mad_f32(a, 0x1.45f306p-1f, 0x1.8p23f);
   float n = t - 0x1.8p23f;
   float r = fo_mad_f32(n, 0x1.777a5cp-25f, fo_mad_f32(n, -0x1.921fb6p+0f, a));
-  r = fo_mad_f32(n, 0x1.ee59dap-50f, r);
-  return fo_sincos_f32(r, fo_bits_f32(t) + turns);
+  *turns = fo_bits_f32(t);
+  return fo_mad_f32(n, 0x1.ee59dap-50f, r);
+}
+
+/* fo_moderate_sincos_f32: fo_wide_sincos_f32 for |a| < 10000. */
+FO_FN float fo_moderate_sincos_f32(float a, fo_u32 turns) {
+#if defined(__FMA__) || defined(__aarch64__) || defined(__CUDACC__)
+  fo_u32 taken;
+  float r = fo_moderate_rest_f32(a, &taken);
+  return fo_sincos_f32(r, taken + turns);
 #else
   return fo_wide_sincos_f32(a, turns);
 #endif
@@ -229,10 +236,10 @@ FO_FN double fo_cos_f64(double x) {
   return __builtin_cos(x);
 }
 
-/* fo_tan_f32: 0.6 ULP for every finite x, computed in double; +-inf is NaN; keeps the sign of zero. */
-FO_FN float fo_tan_f32(float x) {
+/* fo_wide_tan_f32: the tangent of every finite a >= 0, computed in double. */
+FO_FN float fo_wide_tan_f32(float a) {
   double quarter;
-  double r = fo_turns_f32(__builtin_fabsf(x), &quarter) * 0x1.921fb54442d18p+2;
+  double r = fo_turns_f32(a, &quarter) * 0x1.921fb54442d18p+2;
   double z = r * r;
   double p = 0x1.1e2023c3a5289p-8;
   p = fo_mad_f64(p, z, 0x1.d372e0dc03ee6p-14);
@@ -243,7 +250,37 @@ FO_FN float fo_tan_f32(float x) {
   p = fo_mad_f64(p, z, 0x1.5555602e68d4p-2);
   p = fo_mad_f64(p * z, r, r);
   int odd = ((fo_u32)fo_bits_f64(quarter) & 1u) != 0u;
-  float y = (float)((odd ? -1.0 : p) / (odd ? p : 1.0));
+  return (float)((odd ? -1.0 : p) / (odd ? p : 1.0));
+}
+
+/* fo_near_tan_f32: the same for a < 10000. */
+FO_FN float fo_near_tan_f32(float a) {
+#if defined(__FMA__) || defined(__aarch64__) || defined(__CUDACC__)
+  fo_u32 turns;
+  float r = fo_moderate_rest_f32(a, &turns), z = r * r;
+  float p = fo_mad_f32(0x1.341b9ep-7f, z, 0x1.954594p-9f);
+  p = fo_mad_f32(p, z, 0x1.908858p-6f);
+  p = fo_mad_f32(p, z, 0x1.b58302p-5f);
+  p = fo_mad_f32(p, z, 0x1.112df6p-3f);
+  p = fo_mad_f32(p, z, 0x1.5554dep-2f);
+  p = fo_mad_f32(p * z, r, r);
+  int odd = (turns & 1u) != 0u;
+  return (odd ? -1.0f : p) / (odd ? p : 1.0f);
+#else
+  return fo_wide_tan_f32(a);
+#endif
+}
+
+/* fo_tan_f32: 2.9 ULP for every finite x; +-inf is NaN; keeps the sign of zero. */
+FO_FN float fo_tan_f32(float x) {
+  float a = __builtin_fabsf(x), near = fo_near_tan_f32(a), wide = fo_wide_tan_f32(a);
+  float y = a < 10000.0f ? near : wide;
+  return fo_from_bits_f32(fo_bits_f32(y) ^ (fo_bits_f32(x) & 0x80000000u));
+}
+
+/* fo_moderate_tan_f32: 2.9 ULP; fo_tan_f32 of |x| < 10000. */
+FO_FN float fo_moderate_tan_f32(float x) {
+  float y = fo_near_tan_f32(__builtin_fabsf(x));
   return fo_from_bits_f32(fo_bits_f32(y) ^ (fo_bits_f32(x) & 0x80000000u));
 }
 

@@ -101,7 +101,7 @@ def test_accuracy_of_shared_exponentials(lib: Library, name: str, type_name: str
     report(function, got, exact, x)
 
 
-@pytest.mark.parametrize("name", ["sin", "cos"])
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
 def test_accuracy_of_moderate_arguments(lib: Library, name: str) -> None:
     """Below 10000, beside multiples of pi / 2, too: the same bits as the functions of all arguments."""
     if np.finfo(np.longdouble).nmant <= np.finfo(np.float32).nmant:

@@ -59,6 +59,25 @@ def test_an_element_does_not_depend_on_those_beside_it(size: int, attributes: st
             np.testing.assert_allclose(got[~kept], exact, rtol=1e-6)
 
 
+@needs_compiler
+def test_tangents_ask_as_sines_do() -> None:
+    """Near their poles, too, and beside an element that is none of moderate size."""
+    t = "tensor<1300xf32>"
+    text = f"""func.func @main(%x: {t}) -> {t} {{
+  %r = graph.tan %x : ({t}) -> {t}
+  func.return %r : {t}
+}}"""
+    assert "call @fo_moderate_tan_f32" in text_of(apply(parse(text), [*PASSES, "convert-fused-to-loops"]))
+    x = np.random.default_rng(5).uniform(-9999, 9999, 1300).astype(np.float32)
+    x[::9] = (np.arange(1, 1300, 9) * np.pi / 2).astype(np.float32)
+    alone, beside = run(text, x), x.copy()
+    np.testing.assert_allclose(alone, np.tan(x.astype(np.float64)), rtol=1e-6)
+    beside[700] = 3e38
+    got = run(text, beside)
+    np.testing.assert_array_equal(np.delete(got, 700), np.delete(alone, 700))
+    np.testing.assert_allclose(got[700], np.tan(np.float64(np.float32(3e38))), rtol=1e-6)
+
+
 def test_a_loop_asks_on_the_way_where_it_may_run_again() -> None:
     alone, in_place = (
         text_of(apply(parse(pointwise(1300, a)), [*PASSES, "convert-fused-to-loops"])) for a in ("", " {graph.donated}")
