@@ -240,8 +240,7 @@ class StageLoops:
         scope = Scope(outer, block, {first: block.args[0]})
         self.ask_ahead(stage, scope, first, lanes)
         if beside is not None:  # first, as what it reads in row buffers may be overwritten
-            own = Scope(beside.scope, block, {first: block.args[0]})
-            self._join_lanes(beside.stage, own, first, [], constant(lanes))
+            self.join_beside(beside, block, first, lanes)
         self._join_lanes(stage, scope, first, memories, constant(lanes))
         block.add_op(scf.YieldOp())
         loop = self.loop(block, lower, middle, step=lanes)
@@ -249,11 +248,8 @@ class StageLoops:
         if last in bounds or may_exceed(last.extent, lanes - 1):
             outer.block.add_op(loop)
         has_rest = may_exceed(last.extent % lanes, 0)
-        if beside is not None and has_rest:
-            begin = middle
-            if self._overlaps(beside.stage, bounds) and last.extent % lanes < WIDTH:
-                begin = constant(last.extent - WIDTH)
-            self._reduce_innermost(beside.stage, beside.scope, {last: (begin, upper)}, [])
+        if beside is not None:
+            self.rest_beside(beside, (middle, upper), lanes)
         if carried:
             return self._reduce_innermost(stage, outer, {**bounds, last: (middle, upper)}, carried)
         if self.rows_have_room and self._may_compute_beyond(stage):
@@ -270,6 +266,21 @@ class StageLoops:
         elif last in bounds or has_rest:
             self._join_at(stage, outer, first, memories, middle, rest)
         return []
+
+    def join_beside(self, beside: Beside, block: Block, first: Dim, lanes: int) -> None:
+        """So many neighbours of a stage in the block of another one's loop, which counts the first of them."""
+        scope = Scope(beside.scope, block, {first: block.args[0]})
+        self._join_lanes(beside.stage, scope, first, [], self.root.index_constant(lanes))
+
+    def rest_beside(self, beside: Beside, bounds: Range, lanes: int) -> None:
+        """What that loop leaves over of it, within the bounds."""
+        last = beside.stage.dims[-1]
+        if not may_exceed(last.extent % lanes, 0):
+            return
+        begin, upper = bounds
+        if self._overlaps(beside.stage, {}) and last.extent % lanes < WIDTH:
+            begin = self.root.index_constant(last.extent - WIDTH)
+        self._reduce_innermost(beside.stage, beside.scope, {last: (begin, upper)}, [])
 
     def _whole_vectors(self, length: Extent, lanes: int) -> Extent:
         """
