@@ -44,5 +44,10 @@ NaN or 2**-100 at least."""
 
 
 def is_nontemporal(kernel: KernelOp) -> bool:
-    """Whether the kernel's schedule asks for it."""
-    return STORES.word(kernel) == "nontemporal"
+    """Whether the kernel's schedule asks for stores past the caches."""
+    return STORES.word(kernel) != "temporal"
+
+
+def is_deferred(kernel: KernelOp) -> bool:
+    """Whether a row's are to be made while the next row is computed."""
+    return STORES.word(kernel) == "deferred"

@@ -63,11 +63,11 @@ PRECISION = Knob(
 )
 STORES = Knob(
     "stores",
-    Words(("temporal", "nontemporal")),
+    Words(("temporal", "nontemporal", "deferred")),
     _LOOPS,
     True,
-    "[results past the caches](#stores-past-the-caches)",
-    ("temporal", "nontemporal"),
+    "[results past the caches](#stores-past-the-caches); of a row, while the next one is computed",
+    ("temporal", "nontemporal", "deferred"),
 )
 SPLITS = Knob(
     "splits",

@@ -17,7 +17,7 @@ from fuse_opt.dialects.types.extents import estimate, may_exceed, most
 from fuse_opt.dialects.types.index_expr import Dim, constant
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
-from fuse_opt.lowering.cpu.pipelined_rows import PipelinedRows
+from fuse_opt.lowering.cpu.deferred_rows import DeferredRows
 from fuse_opt.lowering.cpu.prefetch import asking_stage, prefetch_next_row
 from fuse_opt.lowering.hints import LIMITS
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
@@ -114,7 +114,7 @@ def launch_root(memory: KernelBuffers, scratch: Sequence[Scratch]) -> tuple[Scop
     return Scope(None, block), block.args[len(memory.types) : len(memory.types) + len(scratch)]
 
 
-class PassLoops(PipelinedRows):
+class PassLoops(DeferredRows):
     """The loops of one pass, put into a scope that is its outermost, for the tasks within the bounds."""
 
     def __init__(
@@ -220,8 +220,11 @@ class PassLoops(PipelinedRows):
         overlap = not self.memory.nontemporal and self.may_overlap(stages)
         if (asking := asking_stage(self, stages, overlap)) is not None:
             self._asks = asking, [stage for stage in stages if stage.dims == asking.dims], task
-        if overlap:
-            self.build_pipelined(task, (self.begin, self.end), stages, once)
+        bounds, host = (self.begin, self.end), self.host(stages) if self.memory.deferred else None
+        if host is not None:
+            self.build_deferred(task, bounds, stages, once, host)
+        elif overlap:
+            self.build_pipelined(task, bounds, stages, once)
         else:
             self._build_stages(task, stages, once)
         loops = sum(estimate(extent(stage.dims)) * self.stage_work(stage) for stage in stages)

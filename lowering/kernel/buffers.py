@@ -15,7 +15,7 @@ from fuse_opt.dialects.fused.knobs import LANES, LENT, TASKS
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.hints import is_nontemporal
+from fuse_opt.lowering.hints import is_deferred, is_nontemporal
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 
 WORK_PER_CHUNK = 12288 * 4
@@ -61,6 +61,8 @@ class KernelBuffers:
         """By result: its parameter."""
         self.nontemporal = is_nontemporal(kernel)
         """Whether stores go past the caches where they can."""
+        self.deferred = is_deferred(kernel)
+        """Whether a row's are to be made while the next one is computed, where they can."""
         self.lanes = LANES.count(kernel)
         """Accumulators of a reduction side by side, where the schedule says how many."""
         self.lent = LENT.number(kernel)

@@ -26,7 +26,7 @@ from fuse_opt.dialects.analysis.precision import precision_of, precision_problem
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.gpu_schedule import gpu_entry_problem
-from fuse_opt.dialects.fused.knobs import KNOBS, MATH, PRECISION, SCRATCH, SPLITS, Knob
+from fuse_opt.dialects.fused.knobs import KNOBS, MATH, PRECISION, SCRATCH, SPLITS, STORES, Knob
 from fuse_opt.dialects.implementation.selection import generated_kind
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.devices.device import find_device
@@ -77,7 +77,7 @@ def _refuse_entries(kernel: KernelOp) -> str | None:
     for knob in KNOBS:
         if (problem := knob.problem(kernel)) is not None:
             return problem
-    if kernel.schedule.data.get("stores") == StringAttr("nontemporal") and kernel.schedule_kind() in _NOT_GENERATED:
+    if STORES.word(kernel) != "temporal" and kernel.schedule_kind() in _NOT_GENERATED:
         return "entry 'stores': expected generated code, or \"temporal\""
     return None
 

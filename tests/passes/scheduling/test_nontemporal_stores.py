@@ -281,7 +281,11 @@ def test_the_caches_are_the_devices(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        ('kind = "row", stores = "past"', 'entry \'stores\': expected "temporal" or "nontemporal", got "past"'),
+        (
+            'kind = "row", stores = "past"',
+            'entry \'stores\': expected "temporal" or "nontemporal" or "deferred", got "past"',
+        ),
+        ('kind = "reference", stores = "deferred"', "entry 'stores': expected generated code, or \"temporal\""),
         ('kind = "reference", stores = "nontemporal"', "entry 'stores': expected generated code, or \"temporal\""),
     ],
 )
