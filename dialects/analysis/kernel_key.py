@@ -6,9 +6,11 @@ import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.kernel import DIRECTIVES, RECOMPUTED
@@ -50,7 +52,7 @@ def _lines(kernel: KernelOp, overwritten: Collection[int]) -> Iterator[str]:
     def entered(value: SSAValue) -> str:
         mark = "!" if arguments[value] in overwritten else ""
         numbers[value] = len(numbers)
-        return f"{numbers[value]} : {value.type}{mark}"
+        return f"{numbers[value]} : {_text(value.type)}{mark}"
 
     for op in _in_order(kernel):
         for value in op.operands:
@@ -86,8 +88,18 @@ def _in_order(kernel: KernelOp) -> Iterator[Operation]:
 def meaning(op: Operation, read: str = "") -> str:
     """What an op computes, of what it reads: its name, what it has besides, and the types of its results."""
     found: dict[str, Attribute] = {**op.properties, **op.attributes}
-    told = ", ".join(f"{name} = {found[name]}" for name in sorted(found) if name not in _NO_MEANING)
-    return f"{op.name} {read} {{{told}}} -> {', '.join(str(value.type) for value in op.results)}"
+    told = ", ".join(f"{name} = {_text(found[name])}" for name in sorted(found) if name not in _NO_MEANING)
+    return f"{op.name} {read} {{{told}}} -> {', '.join(_text(value.type) for value in op.results)}"
+
+
+def _text(attribute: Attribute) -> str:
+    """The attribute as it is printed, which takes most of the time of a key; elements of constants are printed anew, not kept."""
+    return str(attribute) if isa(attribute, DenseIntOrFPElementsAttr) else _printed(attribute)
+
+
+@lru_cache(maxsize=1 << 12)
+def _printed(attribute: Attribute) -> str:
+    return str(attribute)
 
 
 def _digest(text: str) -> str:
