@@ -8,6 +8,7 @@ import hashlib
 import os
 import shlex
 import shutil
+import signal
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -58,6 +59,14 @@ class _NotThere(CompileError):
 
 class CompilerUnusable(CompileError):
     """The compiler was stopped, as it did not end, or cannot be asked at all: to ask it for less would end in the same way."""
+
+
+class CompilerKilled(CompileError):
+    """Somebody ended the compiler, or memory did: that says nothing of the source."""
+
+
+_SAID_OF_KILLED = ("Killed signal terminated program", "unable to execute command: Killed")
+"""By gcc, and by clang, of a process of theirs."""
 
 
 @dataclass(frozen=True)
@@ -329,4 +338,5 @@ def _run(path: str, arguments: Sequence[str], source: str, timeout: float | None
         shown.append(f"({len(lines) - len(shown)} more lines)")
     ending = f"was killed by signal {-done.status}" if done.status < 0 else "failed"
     cause = next((line for line in lines if "error" in line), lines[0] if lines else "it did not say why")
-    raise CompileError("\n".join([f"'{path}' {ending}: {cause}", *shown]))
+    was_killed = done.status == -signal.SIGKILL or any(said in done.messages for said in _SAID_OF_KILLED)
+    raise (CompilerKilled if was_killed else CompileError)("\n".join([f"'{path}' {ending}: {cause}", *shown]))

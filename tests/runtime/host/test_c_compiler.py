@@ -12,7 +12,7 @@ from c_compilers import executable, variant
 
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host import c_compiler
-from fuse_opt.runtime.host.c_compiler import CCompiler, CompileError, compiler_problem, find_c_compiler
+from fuse_opt.runtime.host.c_compiler import CCompiler, CompileError, CompilerKilled, compiler_problem, find_c_compiler
 
 
 def test_description(compiler: CCompiler) -> None:
@@ -56,6 +56,15 @@ def test_refused_source(compiler: CCompiler, cache: DiskCache) -> None:
     assert first.startswith(f"'{compiler.path}' failed: ") and "missing0" in first
     assert len(text.splitlines()) < 30
     assert "more lines)" in text
+
+
+@pytest.mark.parametrize(
+    "text", ["kill -9 $$", "echo 'cc: fatal error: Killed signal terminated program cc1' >&2; exit 1"]
+)
+def test_a_compiler_that_somebody_ends(compiler: CCompiler, cache: DiskCache, tmp_path: Path, text: str) -> None:
+    ended = variant(compiler, executable(tmp_path / "ended", f"cat > {tmp_path / 'source'}; {text}"))
+    with pytest.raises(CompilerKilled, match="killed by signal 9|failed: .*Killed"):
+        ended.compile_shared("int x;", cache)
 
 
 def test_vanished_compiler(compiler: CCompiler, cache: DiskCache) -> None:

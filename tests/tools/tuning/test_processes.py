@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from fuse_opt.lowering.program import Program
 from fuse_opt.runtime.cpu.program import KERNELS_STAY_FUNCTIONS
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.guard_pages import can_guard_pages
-from fuse_opt.runtime.host.c_compiler import find_c_compiler
+from fuse_opt.runtime.host.c_compiler import CompilerKilled, find_c_compiler
 from fuse_opt.tools.compiler.api import load
 from fuse_opt.tools.compiler.builders import has_c_compiler
-from fuse_opt.tools.tuning.search import processes, sanitized
+from fuse_opt.tools.tuning.search import measuring_child, processes, sanitized
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
+from fuse_opt.tools.tuning.search.measuring_child import KILLED, Trial
 from fuse_opt.tools.tuning.search.processes import ProcessBench
 from fuse_opt.tools.tuning.search.sites import find_sites
 from fuse_opt.tools.tuning.search.study import TrialFailed
@@ -156,6 +158,45 @@ def test_pairs_of_a_candidate_whose_bits_differ(site: Site) -> None:
         found = bench.measure(Candidate.of({"kind": "row", "lanes": 32}, False), 0, 3)
         assert len(found.pairs) == 3 and found.seconds > 0 and not found.same_bits
         assert bench.measure(site.default, 0, 2).same_bits
+    finally:
+        bench.close()
+
+
+def test_a_turn_whose_compiler_is_killed_is_taken_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the process says that finds it so, and who asked for the turn."""
+    said: list[tuple[object, ...]] = []
+
+    class Line:
+        send = said.append
+
+    def nothing(*given: object) -> None: ...
+
+    def killed(program: Program, *more: object) -> None:
+        raise CompilerKilled("'cc' was killed by signal 9: it did not say why")
+
+    monkeypatch.setattr(measuring_child, "whole_program", killed)
+    for name in ("_end_with_parent", "limit_threads"):
+        monkeypatch.setattr(measuring_child, name, nothing)
+    monkeypatch.setattr(signal, "signal", nothing)
+    plain = site.program(site.default)
+    measuring_child.serve(Line(), Trial(plain, plain, (), "", 1))  # pyright: ignore[reportArgumentType]
+    assert [word for word, *_ in said] == [KILLED]
+    bench, started = ProcessBench(site, 1), ProcessBench._started  # pyright: ignore[reportPrivateUsage]
+    child = processes._Child.__new__(processes._Child)  # pyright: ignore[reportPrivateUsage]
+    here, there = Pipe()
+    child._line = here  # pyright: ignore[reportPrivateUsage]
+    turns: list[Candidate] = []
+
+    def once_killed(self: ProcessBench, candidate: Candidate, *given: Any, **more: Any) -> Any:
+        turns.append(candidate)
+        if len(turns) == 1:
+            there.send(said[0])
+            child.answer(1.0)
+        return started(self, candidate, *given, **more)
+
+    monkeypatch.setattr(ProcessBench, "_started", once_killed)
+    try:
+        assert len(bench.measure(site.default, 0, 2).pairs) == 2 and len(turns) == 2
     finally:
         bench.close()
 

@@ -21,7 +21,7 @@ from fuse_opt.lowering.program import Program
 from fuse_opt.lowering.program.float_formats import computed
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.guard_pages import can_guard_pages, guarded
-from fuse_opt.runtime.host.c_compiler import find_c_compiler
+from fuse_opt.runtime.host.c_compiler import CompilerKilled, find_c_compiler
 from fuse_opt.runtime.host.thread_pool import limit_threads
 from fuse_opt.tools.compiler.builders import Backend, whole_program
 from fuse_opt.tools.tuning.search.slots import CALLS_BEFORE, Slots, Timed, involuntary_switches, pairs
@@ -39,7 +39,7 @@ _LOOKS, _HOPELESS = 3, 30.0
 
 _PR_SET_PDEATHSIG = 1
 
-READY, DIFFERS, FAILED, PAIRS, UNAVAILABLE = "ready", "differs", "failed", "pairs", "unavailable"
+READY, DIFFERS, FAILED, PAIRS, UNAVAILABLE, KILLED = "ready", "differs", "failed", "pairs", "unavailable", "killed"
 """Words of answers."""
 
 
@@ -83,6 +83,9 @@ def serve(connection: Connection, trial: Trial) -> None:
             order = (candidate, default) if trial.swapped else (default, candidate)
             made = {program: _timed(program, sets[0], trial) for program in order}
             timed = [made[default], made[candidate]]
+        except CompilerKilled as error:
+            connection.send((KILLED, str(error).partition(chr(10))[0]))
+            return
         except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as error:
             connection.send((FAILED, f"refused: {str(error).partition(chr(10))[0]}"))
             return

@@ -21,7 +21,7 @@ from fuse_opt.lowering.program import Program
 from fuse_opt.tools.commands.measuring import example_inputs
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
 from fuse_opt.tools.tuning.search.compiling import compile_ahead
-from fuse_opt.tools.tuning.search.measuring_child import DIFFERS, FAILED, UNAVAILABLE, Trial, serve
+from fuse_opt.tools.tuning.search.measuring_child import DIFFERS, FAILED, KILLED, UNAVAILABLE, Trial, serve
 from fuse_opt.tools.tuning.search.race import CONFIRMATION
 from fuse_opt.tools.tuning.search.sanitized import why_unchecked
 from fuse_opt.tools.tuning.search.server import start_server
@@ -187,7 +187,7 @@ def _beyond(got: Sequence[Array], expected: Sequence[Array], allowed: Sequence[A
 
 
 class _Killed(TrialFailed):
-    """Its process was killed, which no program does to itself: by somebody, or for want of memory."""
+    """Its process or its compiler was killed, which no program does to itself: by somebody, or for want of memory."""
 
 
 class _Child:
@@ -219,6 +219,8 @@ class _Child:
             self._process.join(5)
             status = self._process.exitcode
             raise (_Killed if status == -signal.SIGKILL else TrialFailed)(f"crash: {_ending(status)}") from None
+        if found[0] == KILLED:
+            raise _Killed(f"crash: {found[1]}")
         if found[0] == FAILED:
             raise TrialFailed(str(found[1]))
         return found
