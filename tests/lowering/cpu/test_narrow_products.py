@@ -124,6 +124,22 @@ def test_products_of_pairs_of_bf16_have_sums_of_f32(
         np.testing.assert_allclose(actual, exact, rtol=bound, atol=1e-4 * max(np.abs(exact).max(), 1))
 
 
+@pytest.mark.sampled(4)
+@needs_compiler
+@pytest.mark.parametrize(
+    ("extents", "in_pairs"),
+    [((7, 70, 40), False), ((8, 70, 40), True), ((12, 37, 16), True), ((12, 37, 15), False), ((13, 37, 15), True)],
+)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_pairs_are_for_as_many_rows_and_columns_as_matrix_registers_take(
+    extents: tuple[int, int, int], in_pairs: bool, transposed: bool
+) -> None:
+    case = Narrow(extents, ("bf16", "bf16", "f32"), (False, transposed))
+    exact, program = case.exact(), case.compile(FAST)
+    assert ("fo_tile_bf16_" in program.source) == in_pairs
+    np.testing.assert_allclose(program(*case.arguments()), exact, rtol=1e-4, atol=1e-4 * np.abs(exact).max())
+
+
 @pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("element", ["i8", "ui8"])
