@@ -30,17 +30,19 @@ class Numbering:
     places: dict[Operation, tuple[str, Block]] = field(default_factory=dict[Operation, tuple[str, Block]])
     named: dict[Operation, list[Operation]] = field(default_factory=dict[Operation, list[Operation]])
     """By op of a block, the ops that decisions may name."""
+    _functions: dict[str, None] = field(default_factory=dict[str, None])
     sources: dict[Operation, list[Operation]] = field(default_factory=dict[Operation, list[Operation]])
-    called: dict[tuple[str, str], list[Operation]] = field(default_factory=dict[tuple[str, str], list[Operation]])
-    """By function and reference, in all forms: the ops that it may mean."""
+    _called: dict[tuple[str, str], list[Operation]] | None = None
+    """By function and reference, in all forms: the ops that it may mean. None until it is asked for: who records does not."""
 
     def enter(self, pass_name: str, module: Operation) -> int:
         """Notes the ops there are, and gives the number of this run of the pass."""
-        for noted in (self.places, self.named, self.sources, self.called):
+        for noted in (self.places, self.named, self.sources, self._functions):
             noted.clear()
+        self._called = None
         for block in sweep_functions(module, stored=True):
             function = _function_name(block)
-            self.called.setdefault((function, ""), [])
+            self._functions[function] = None
             for outer in block.ops:
                 self.named[outer] = _named_ops(outer)
                 for op in self.named[outer]:
@@ -48,7 +50,6 @@ class Numbering:
                     if op not in self.numbers:
                         self.numbers[op] = self.counts[function, op.name]
                         self.counts[function, op.name] += 1
-                    self._enter_names(function, op)
         self.runs[pass_name] += 1
         return self.runs[pass_name] - 1
 
@@ -57,10 +58,16 @@ class Numbering:
         numbers = {ops[op]: number for op, number in self.numbers.items() if op in ops}
         return Numbering(Counter(self.runs), numbers, Counter(self.counts))
 
-    def _enter_names(self, function: str, op: Operation) -> None:
-        whole = self.reference(op)
-        for ref in dict.fromkeys((whole, replace(whole, name=None), replace(whole, number=None), OpRef(op.name))):
-            self.called.setdefault((function, str(ref)), []).append(op)
+    def _names(self) -> dict[tuple[str, str], list[Operation]]:
+        if self._called is None:
+            self._called = {}
+            for op, (function, _) in self.places.items():
+                whole = self.reference(op)
+                for ref in dict.fromkeys(
+                    (whole, replace(whole, name=None), replace(whole, number=None), OpRef(op.name))
+                ):
+                    self._called.setdefault((function, str(ref)), []).append(op)
+        return self._called
 
     def reference(self, op: Operation) -> OpRef:
         """How an op is called."""
@@ -75,14 +82,15 @@ class Numbering:
     def resolve(self, decision: Decision, ref: OpRef) -> Operation:
         """The op that is meant. Raises DecisionError."""
         function = decision.function
-        if (function, "") not in self.called:
+        if function not in self._functions:
             raise decision.error(f"there is no function {function}")
-        found = self.called.get((function, str(ref)), [])
+        called = self._names()
+        found = called.get((function, str(ref)), [])
         if not found and ref.name is not None:
-            found = self.called.get((function, str(replace(ref, number=None))), [])
+            found = called.get((function, str(replace(ref, number=None))), [])
         if len(found) == 1:
             return found[0]
-        same = found or self.called.get((function, ref.op), [])
+        same = found or called.get((function, ref.op), [])
         there_is = ", ".join(str(self.reference(op)) for op in same[:_NAMED]) or "no op of that name"
         more = f" and {len(same) - _NAMED} more" if len(same) > _NAMED else ""
         problem = f"'{ref}' is ambiguous" if found else f"there is no '{ref}'"
