@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from fuse_opt.passes.recompute.first_fit import first_that_fits
 from fuse_opt.passes.recompute.rematerialize import RematerializePass
 from fuse_opt.passes.recompute.stages import Choice, Trial
-from fuse_opt.passes.recompute.tiers import CHEAP, DEAR, cheap_for, parts_of, searched_for
+from fuse_opt.passes.recompute.tiers import CHEAP, DEAR, FOR_LEAST, IN_PARTS, cheap_for, parts_of, searched_for
 
-_IN_PARTS = 2
-"""Dear tiers of which parts are looked at."""
 _FAR = 1.3
 """By which part more may be alive before there are kernels than the arena is then, where nothing is known yet."""
 _NEAR = 1.25
@@ -40,14 +38,14 @@ class Search:
         if (found := self._first(cheap_for(budget), budget)) is not None:
             return found
         best: Trial | None = None
-        for tier in DEAR[:_IN_PARTS]:
+        for tier in DEAR[:IN_PARTS]:
             best = self._part_within(tier, budget, best) or best
         nbytes = int(budget / self._scale(self.choice(CHEAP[-1])))
         return self._first(searched_for(nbytes), budget, best) or best
 
     def least(self) -> Trial:
         """The one with the smallest arena, of those that are likely to have small ones."""
-        every = [*CHEAP, *DEAR, *searched_for(self.choice(CHEAP[-1]).alive)]
+        every = [*FOR_LEAST, *searched_for(self.choice(CHEAP[-1]).alive)]
         likely = sorted({each.key: each for each in map(self.choice, every)}.values(), key=lambda each: each.alive)
         near = [each for each in likely[:_TRIED] if each.alive <= _NEAR * likely[0].alive]
         return min((self._try(each, 0) for each in near), key=lambda trial: trial.arena)

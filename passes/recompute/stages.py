@@ -66,9 +66,8 @@ class Choice:
 
     @cached_property
     def alive(self) -> int:
-        """About what the arena will be: the most bytes that are alive over a call, or that one reads and makes."""
-        loads = (Times(function).loads(whole=True) for function in functions_of(self.stage.module))
-        return max((load for each in loads for load in each.values()), default=0)
+        """About what the arena will be."""
+        return alive_bytes(self.stage.module)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +97,12 @@ class Trial:
     def planned(self) -> int:
         """The same without what kernels work in behind what is planned."""
         return planned_arena(self.module)
+
+
+def alive_bytes(module: ModuleOp) -> int:
+    """The most bytes that are alive over a call, or that one reads and makes, before there are kernels."""
+    loads = (Times(function).loads(whole=True) for function in functions_of(module))
+    return max((load for each in loads for load in each.values()), default=0)
 
 
 def planned_arena(module: ModuleOp) -> int:

@@ -13,10 +13,15 @@ from xdsl.passes import ModulePass
 from fuse_opt.passes.decisions.steering import Recorder
 from fuse_opt.passes.recompute.rematerialize import RematerializePass
 from fuse_opt.passes.recompute.search import Search
-from fuse_opt.passes.recompute.stages import Choice, Measure, Run, Stage, Trial, planned_arena
-from fuse_opt.passes.recompute.tiers import CHEAP, DEAR, LEVELS, parts_of, searched_for
+from fuse_opt.passes.recompute.stages import Choice, Measure, Run, Stage, Trial, alive_bytes, planned_arena
+from fuse_opt.passes.recompute.tiers import CHEAP, DEAR, IN_PARTS, LEVELS, many_of, searched_for
 from fuse_opt.passes.remarks import RefusedError
 from fuse_opt.passes.scheduling.schedule_kernels import ScheduleKernelsPass
+
+_SMALL = 64
+"""Of values that are smaller than one in so many parts of what is alive without recomputation a budget computes none again."""
+_CLOSE = 0.95
+"""By which part less must be alive for one plan to be taken for smaller than another."""
 
 
 class Trials:
@@ -105,16 +110,20 @@ class Trials:
         Those that no other one beats in bytes and in the time of what is computed again, the largest arena first: at most so
         many, with about equal steps between them.
         """
-        every = list(map(self.choice, (None, *CHEAP, *DEAR, *searched_for(self.choice(CHEAP[-1]).alive))))
-        for tier in DEAR:
-            every += map(self.choice, parts_of(tier, max(self.choice(tier).seconds - self.choice().seconds, 0.0)))
-        likely = [every[number] for number in undominated([(choice.alive, choice.seconds) for choice in every])]
+        free = self.choice(CHEAP[-1]).alive
+        every = list(map(self.choice, (None, *CHEAP, *DEAR, *searched_for(free))))
+        for tier in DEAR[:IN_PARTS]:
+            more = max(self.choice(tier).seconds - self.choice().seconds, 0.0)
+            every += map(self.choice, many_of(tier, more, free))
+        likely = _likely(list({each.key: each for each in every}.values()))
         count = min(points, len(likely))
         numbers = dict.fromkeys(round(k * (len(likely) - 1) / max(count - 1, 1)) for k in range(count))
         trials = list(dict.fromkeys(self._trial(likely[number]) for number in numbers))
         return [trials[number] for number in undominated([(trial.arena, trial.seconds) for trial in trials])][::-1]
 
     def _chosen(self, tier: RematerializePass | None) -> Choice:
+        if tier is not None:
+            tier = replace(tier, smallest_bytes=min(tier.smallest_bytes, alive_bytes(self._before.module) // _SMALL))
         passes = [
             replace(tier, device=each.device) if tier is not None and isinstance(each, RematerializePass) else each
             for each in self._passes
@@ -146,6 +155,16 @@ def _with_little_scratch(choice: Choice) -> Choice:
         replace(each, scratch="little") if isinstance(each, ScheduleKernelsPass) else each for each in choice.passes
     ]
     return Choice(passes, choice.stage)
+
+
+def _likely(choices: Sequence[Choice]) -> list[Choice]:
+    """Those that no other is likely to beat, by ascending bytes: arenas are other parts of what is alive, if not by much."""
+    kept = [
+        each
+        for each in choices
+        if not any(other.alive <= _CLOSE * each.alive and other.seconds <= each.seconds for other in choices)
+    ]
+    return sorted(kept, key=lambda each: (each.alive, each.seconds))
 
 
 def undominated(points: Sequence[tuple[int, float]]) -> list[int]:

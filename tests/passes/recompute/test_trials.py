@@ -57,6 +57,22 @@ def test_few_trials_go_through_all_passes() -> None:
     assert [seconds for _, seconds in points] == sorted({seconds for _, seconds in points})
 
 
+def test_small_programs_are_of_small_values() -> None:
+    """A budget computes values of 16 KiB again where a program has no larger ones."""
+    trials = Trials(parse(gradient(8).replace("256x256", "64x64")), make_passes(None), Runs(""))
+    assert trials.least.arena <= trials.of().arena // 2
+
+
+def test_plans_that_are_likely_to_be_as_small_are_looked_at() -> None:
+    """By what is alive alone one plan beats the other; it is not known yet which arena is the smaller."""
+    trials = Trials(parse(gradient(12)), make_passes(None), Runs(""))
+    front, few = trials.front(12), trials.front(2)
+    assert len(front) >= 5 and len(few) == 2
+    made = [(trial.arena, trial.seconds) for trial in trials.made()]
+    for trial in front:
+        assert not any(arena < trial.arena and seconds < trial.seconds for arena, seconds in made)
+
+
 def test_known_trials_go_on() -> None:
     source = parse(gradient(4))
     passes, runs = make_passes(None), Runs("plan-memory")
