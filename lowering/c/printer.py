@@ -32,7 +32,7 @@ _WIDTH = 110
 _LARGE_BUFFER = 2**30
 _TARGETS = {
     "fo_transpose_": 3,
-    "fo_widen_f16": 2,
+    "fo_widen_": 2,
     "fo_narrow_f16": 2,
     "fo_stream_": 2,
     "fo_tile_": 7,

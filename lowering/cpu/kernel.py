@@ -241,7 +241,7 @@ class PassLoops(DeferredRows):
         rules = KeepRules(long_rows=may_rows_be_long(), lends=lends, lent=lent)
         found, lenders = plan_lent_rows(self.nodes, stages, rules, not late)
         for kept in found:
-            row = None if late else self._row_of_result(kept, stages)
+            row = None if late or self._is_apart(kept) else self._row_of_result(kept, stages)
             if row is None:
                 row = self._result_row(lenders[kept]) if kept in lenders else self._row_buffer(kept)
                 kept.source.left[kept.node] = row
@@ -277,6 +277,14 @@ class PassLoops(DeferredRows):
         memory = self.root.add(alloca)
         memory.name_hint = f"{kept.node.value.name_hint or 'kept'}_row"
         return RowBuffer(memory, kept.position)
+
+    def _is_apart(self, kept: KeptRow) -> bool:
+        """Whether a row is too short to be read back from a result, as it ends within a vector: a load of a whole one waits for
+        stores of less, and a masked load for any."""
+        count = extent(kept.dims)
+        if isinstance(count, Size) or count % LAST_VECTOR == 0:
+            return False
+        return count * dtype(kept.node.value).compute.itemsize < self.memory.lent
 
     def _row_of_result(self, kept: KeptRow, stages: Sequence[Stage]) -> RowBuffer | None:
         """The row of a result that the kept scalar is stored to anyway."""

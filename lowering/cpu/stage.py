@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref, scf
@@ -11,6 +11,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import BOOL
 from fuse_opt.dialects.types.extents import estimate, is_decided, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.dialects.types.size import Extent, Size
@@ -22,6 +23,7 @@ from fuse_opt.lowering.kernel.loop_splitting import Fixed
 from fuse_opt.lowering.kernel.nan_analysis import extrema_without_nan
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_combine
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.loops.block_conversions import is_widened
 from fuse_opt.lowering.loops.masked_tails import HIDDEN_BITS, NARROWEST, WIDTH
 
 LANES = 64
@@ -158,7 +160,9 @@ class StageLoops:
     def _vector(self, stage: Stage) -> int:
         """Lanes of a whole vector of the narrowest elements in memory, as far as the loop has them: of fewer gcc 12 makes vectors
         of two numbers."""
-        loads = (node for node in self.nodes_of(stage) if node.op is None and node not in stage.taken)
+        widened = self._widened(stage)
+        known = (node for node in self.nodes_of(stage) if node not in widened)
+        loads = (node for node in known if node.op is None and node not in stage.taken)
         values = [*(node.value for node in loads), *(store.node.value for store in stage.stores)]
         lanes = WIDTH * NARROWEST // min((dtype(value).itemsize for value in values), default=NARROWEST)
         return lanes if WIDTH < lanes <= stage.dims[-1].extent else WIDTH
@@ -188,20 +192,36 @@ class StageLoops:
 
     def _reaches_arrays(self, stage: Stage) -> bool:
         """Whether an iteration reads or writes more than memory of the function's own: only then there are masks."""
-        return bool(stage.stores) or self.loads_arrays(stage)
+        return bool(stage.stores) or self.loads_arrays(stage, self._widened(stage))
 
-    def loads_arrays(self, stage: Stage) -> bool:
+    def loads_arrays(self, stage: Stage, own: Collection[ScalarNode] = ()) -> bool:
         """Whether an iteration reads more than memory of the function's own, or keeps something elsewhere."""
         rows = [row.memory for row in (*stage.taken.values(), *stage.left.values())]
-        loads = any(node.op is None and node not in stage.taken for node in self.nodes_of(stage))
+        known = (node for node in self.nodes_of(stage) if node not in own)
+        loads = any(node.op is None and node not in stage.taken for node in known)
         return loads or any(memory in self.arguments for memory in rows)
 
     def _has_masks(self, stage: Stage) -> bool:
-        """Whether what is left over of the stage's loop can be a masked vector: no element in memory is narrow."""
-        known = self.nodes_of(stage)
-        return all(
-            dtype(node.value).itemsize >= NARROWEST for node in known if node in stage.taken or node.op is None
-        ) and all(dtype(store.node.value).itemsize >= NARROWEST for store in stage.stores)
+        """Whether what is left over of the stage's loop can be a masked vector: no element in memory is narrow, or is widened."""
+        return self._narrow(stage) <= self._widened(stage) and all(
+            dtype(store.node.value).itemsize >= NARROWEST for store in stage.stores
+        )
+
+    def _narrow(self, stage: Stage) -> set[ScalarNode]:
+        """What an iteration reads of memory that is narrow."""
+        read = (node for node in self.nodes_of(stage) if node in stage.taken or node.op is None)
+        return {node for node in read if dtype(node.value).itemsize < NARROWEST}
+
+    def _widened(self, stage: Stage) -> set[ScalarNode]:
+        """The booleans that become words before a loop of few iterations, as all else in memory is no narrower."""
+        narrow, last = self._narrow(stage), stage.dims[-1]
+        if not narrow or isinstance(last.extent, Size) or not is_widened(last.extent):
+            return set()
+        for node in narrow:
+            factors = self.nodes.space.apply(node.address).coefficients() or {}
+            if node in stage.taken or dtype(node.value) is not BOOL or factors.get(last, 0) != 1:
+                return set()
+        return narrow if all(dtype(store.node.value).itemsize >= NARROWEST for store in stage.stores) else set()
 
     def _accumulators(self, outer: Scope, node: ScalarNode, lanes: int) -> SSAValue:
         """Memory for the accumulators of a reduction, which start from what is neutral to it."""
@@ -260,9 +280,14 @@ class StageLoops:
             short = last.extent % lanes % width
             if whole := last.extent % lanes - short:
                 self._join_at(stage, outer, first, memories, middle, constant(whole))
-            if short:
+            if short and self._has_room(stage):
+                begin = constant(last.extent - short)
+                self._join_at(stage, outer, first, memories, begin, constant(width), self._lanes_of((1 << short) - 1))
+            elif short:
                 begin = constant(last.extent - width)
-                self._join_at(stage, outer, first, memories, begin, constant(width), self._new_lanes(width - short))
+                self._join_at(
+                    stage, outer, first, memories, begin, constant(width), self._lanes_of(-1 << width - short)
+                )
         elif last in bounds or has_rest:
             self._join_at(stage, outer, first, memories, middle, rest)
         return []
@@ -298,6 +323,14 @@ class StageLoops:
         """Whether nothing that is computed of what lies behind a row of an unknown extent does harm: numbers are of floats."""
         own = isinstance(stage.dims[-1].extent, Size) and not self._reaches_arrays(stage)
         return own and all(dtype(node.value).is_float for node in self.nodes_of(stage))
+
+    def _has_room(self, stage: Stage) -> bool:
+        """
+        Whether a row, which is all that the stage reads, lies in memory of the function's own with room for a whole last vector:
+        one that overlaps the one before would be loaded from what two stores wrote, and wait for both.
+        """
+        is_own = not self._reaches_arrays(stage) and not self._widened(stage) and len(stage.dims) == 1
+        return is_own and all(dtype(node.value).is_float for node in self.nodes_of(stage))
 
     def _join_with_room(
         self,
@@ -375,11 +408,11 @@ class StageLoops:
         self.store(stage.stores, scope)
         self._end_lanes(block, outer, count)
 
-    def _new_lanes(self, done: int) -> SSAValue:
-        """The bits of lanes that are none of the first so many."""
-        bits = self.root.index_constant(-1 << done)
-        if (hidden := self.root.values.get((HIDDEN_BITS, done))) is None:
-            hidden = self.root.values[HIDDEN_BITS, done] = self.root.call(HIDDEN_BITS, [bits], INDEX)
+    def _lanes_of(self, bits: int) -> SSAValue:
+        """Lanes as bits that compilers do not know."""
+        if (hidden := self.root.values.get((HIDDEN_BITS, bits))) is None:
+            known = self.root.index_constant(bits)
+            hidden = self.root.values[HIDDEN_BITS, bits] = self.root.call(HIDDEN_BITS, [known], INDEX)
         return hidden
 
     def _is_set(self, scope: Scope, bits: SSAValue, lane: SSAValue) -> SSAValue:

@@ -1,4 +1,5 @@
-"""Conversions of f16 at the edges of vector loops, a block of neighbours at a time: machines convert vectors of them.
+"""Conversions at the edges of vector loops, a block of neighbours at a time, as machines convert vectors: of f16, and of booleans
+that are read beside wider elements.
 
     scf.parallel (%i) { %h = load %x[%base + %i]; %a = extf %h; ...; %r = truncf %b; store %r, %y[%to + %i] }
 
@@ -9,6 +10,10 @@ becomes
     fo_narrow_f16(%narrow, 0, %y, %to, %count)
 
 Iterations are independent, so all may read before any of them writes. bf16 is a shift, which loops do as fast on the way.
+
+A boolean is a byte. Of a loop over bytes and f32 compilers make whole vectors of bytes, each of which is four of f32; of fewer
+iterations gcc 12 makes vectors of two f32 each. There, `fo_widen_i1` makes numbers of 32 bits of them, of which the loop asks
+whether they are 0. Such loops are masked as those over f32 alone.
 """
 
 from __future__ import annotations
@@ -17,10 +22,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import Float16Type, Float32Type, f32
+from xdsl.dialects.builtin import Float16Type, Float32Type, MemRefType, f32, i1, i32
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.hints import isa
 
+from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.lowering.loops.strip_mining import (
     BLOCK,
     BlockLoops,
@@ -36,6 +43,15 @@ LARGEST = 4096
 """Iterations of a loop that carries a reduction, which is not taken apart."""
 FEWEST = 16
 """Neighbours that are worth a call."""
+WORD = 4
+"""Bytes of a number that a boolean is widened to."""
+WHOLE = 64
+"""Booleans of the widest vectors: of multiples compilers make vectors."""
+
+
+def is_widened(count: int) -> bool:
+    """Whether booleans of so many iterations, which read and write else what has a word or more, are widened."""
+    return count <= BLOCK and count % WHOLE != 0
 
 
 def convert_in_blocks(body: Block, helpers: Helpers) -> None:
@@ -44,6 +60,7 @@ def convert_in_blocks(body: Block, helpers: Helpers) -> None:
     rewriter = _Rewriter(blocks, HelperCalls(blocks, helpers))
     for op in list(body.walk()):
         if isinstance(op, scf.ParallelOp) and len(op.lowerBound) == 1:
+            rewriter.widen(op)
             rewriter.rewrite(op)
 
 
@@ -99,6 +116,44 @@ class _Rewriter:
                 call = self.calls.call("fo_narrow_f16", (flat, zero, memory, at, count), after)
                 after = InsertPoint.after(call)
         _erase_unused(loop.body.block)
+
+    def widen(self, loop: scf.ParallelOp) -> None:
+        """The loop on booleans that are numbers of a word, made before it."""
+        count, block, before = iterations(loop), loop.body.block, InsertPoint.before(loop)
+        if constant(loop.step[0]) != 1 or count is None or count < 1 or not is_widened(count):
+            return
+        for number, (load, offsets) in enumerate(_booleans(block)):
+            buffer = self.blocks.buffer(i32, -(-count // FEWEST) * FEWEST, number, "wide")
+            at = self.calls.address((*offsets, loop.lowerBound[0]), before)
+            memory, zero = self.calls.flat(load.memref), self.blocks.number(0)
+            self.calls.call(
+                "fo_widen_i1", (memory, at, self.calls.flat(buffer), zero, self.blocks.number(count)), before
+            )
+            no = arith.ConstantOp.from_int_and_width(0, 32)
+            Rewriter.insert_op(no, InsertPoint.at_start(self.blocks.body))
+            word = memref.LoadOp.get(buffer, [counted(loop)])
+            Rewriter.insert_op(word, InsertPoint.before(load))
+            is_set = arith.CmpiOp(word.res, no.result, "ne")
+            is_set.result.name_hint = load.res.name_hint
+            Rewriter.replace_op(load, is_set)
+        _erase_unused(block)
+
+
+def _booleans(block: Block) -> list[tuple[memref.LoadOp, tuple[SSAValue, ...]]]:
+    """Loads of neighbours that are booleans, with what their addresses are more than the counter; none where anything else in
+    memory has less than a word."""
+    touched = [op for op in block.ops if isinstance(op, memref.LoadOp | memref.StoreOp)]
+    found: list[tuple[memref.LoadOp, tuple[SSAValue, ...]]] = []
+    for op in touched:
+        kind = op.memref.type
+        assert isa(kind, MemRefType)
+        if isinstance(op, memref.LoadOp) and kind.element_type == i1:
+            if (offsets := neighbours(op.indices, block)) is None:
+                return []
+            found.append((op, offsets))
+        elif (element := dtype_of(kind.element_type)) is None or element.itemsize < WORD:
+            return []
+    return found if len(found) < len(touched) else []
 
 
 def _conversions(block: Block) -> list[_Conversion]:

@@ -55,6 +55,26 @@ FO_FN void fo_widen_f16(const unsigned short *from, long at, float *to, long to_
   for (long j = i; j < count; ++j) to[j] = fo_f16_to_f32(from[j]);
 }
 
+/* fo_widen_i1: `count` booleans from from[at] on, as 0 or 1 from to[to_at] on, where room is for whole vectors of 16. */
+FO_FN void fo_widen_i1(const unsigned char *from, long at, int *to, long to_at, long count) {
+  long i = 0;
+  from += at;
+  to += to_at;
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
+  typedef char fo_bytes __attribute__((vector_size(16), aligned(1), may_alias));
+  typedef int fo_words __attribute__((vector_size(64), aligned(4), may_alias));
+  for (; i + 16 <= count; i += 16)
+    *(fo_words *)(to + i) = __builtin_ia32_pmovzxbd512_mask(*(const fo_bytes *)(from + i), (fo_words){0}, -1);
+  if (i < count) {
+    fo_bytes few = __builtin_ia32_loaddquqi128_mask((const char *)(from + i), (fo_bytes){0}, (unsigned short)((1 << (count - i)) - 1));
+    *(fo_words *)(to + i) = __builtin_ia32_pmovzxbd512_mask(few, (fo_words){0}, -1);
+    i = count;
+  }
+#endif
+#pragma omp simd
+  for (long j = i; j < count; ++j) to[j] = from[j];
+}
+
 /* fo_narrow_f16: `count` numbers from from[at] on, as f16 from to[to_at] on, to nearest, halves to even. */
 FO_FN void fo_narrow_f16(const float *from, long at, unsigned short *to, long to_at, long count) {
   long i = 0;
