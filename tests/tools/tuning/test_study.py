@@ -167,7 +167,7 @@ def test_verdicts(pairs: list[float], accepted: bool) -> None:
 
 
 def tuner(folder: Path, table: Callable[[Site], Table], **options: object) -> Tuner:
-    chosen = Options(trials=12, seconds=None, **options)  # pyright: ignore[reportArgumentType]
+    chosen = Options(trials=14, seconds=None, **options)  # pyright: ignore[reportArgumentType]
     return Tuner(sites(), Records(folder, HERE), table, lambda: 0.0, chosen, lambda: 2e-3)
 
 
