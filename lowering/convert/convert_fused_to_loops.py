@@ -178,9 +178,10 @@ class _LoopsConverter(ModuleConverter[_Generated]):
 def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[int, bool]:
     """What is done to the loops of a kernel; gives the bits of vectors, and whether these are for the sake of lines alone."""
     choose_narrow(loops.body)
-    unswitch_loops(loops.body)
+    sizes = loops.size_arguments()
+    unswitch_loops(loops.body, bool(sizes))
     split_index_sets(loops.body)
-    if sizes := loops.size_arguments():
+    if sizes:
         split_sized_ends(loops.body, sizes)
     if keeps_excess(kernel):
         keep_wide(loops.body)

@@ -24,6 +24,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant
+from fuse_opt.lowering.loops.unswitching import RARE
 
 MOST_OPERATIONS = 600
 """Operations of all stretches."""
@@ -50,7 +51,7 @@ def split_index_sets(body: Block) -> None:
 
 def _is_splittable(loop: scf.ParallelOp) -> bool:
     inner = any(op.regions for op in list(loop.body.block.ops)[:-1])
-    return not inner and not loop.initVals and constant(loop.step[0]) == 1
+    return not inner and not loop.initVals and constant(loop.step[0]) == 1 and RARE not in loop.attributes
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from fuse_opt.lowering.loops.index_set_splitting import MOST_OPERATIONS, SHORTEST, affine_form, affine_terms
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant
+from fuse_opt.lowering.loops.unswitching import RARE
 
 _LESS = {2: 0, 3: 1}
 """By the number of a predicate, `<` and `<=`: what is added to the number on the right, so that it is `<`."""
@@ -47,7 +48,9 @@ def split_sized_ends(body: Block, sizes: Collection[SSAValue]) -> None:
     blocks = BlockLoops(body)
     for loop in [op for op in body.walk() if isinstance(op, scf.ParallelOp)]:
         ops = list(loop.body.block.ops)
-        if loop.initVals or len(loop.step) != 1 or constant(loop.step[0]) != 1 or any(op.regions for op in ops[:-1]):
+        if RARE in loop.attributes or loop.initVals or len(loop.step) != 1:
+            continue
+        if constant(loop.step[0]) != 1 or any(op.regions for op in ops[:-1]):
             continue
         found = _conditions(ops, loop.body.block.args[0], sizes)
         is_bounded = any(not isinstance(each.holds, bool) for each in found)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -28,12 +29,22 @@ MOST_OPERATIONS = 600
 """Operations of all loops that one becomes."""
 
 
-def unswitch_loops(body: Block) -> None:
-    """Rewrites the function of a kernel in place."""
-    for unswitch in (_unswitch_each, _unswitch_all):
-        for loop in [op for op in body.walk() if isinstance(op, scf.ParallelOp)]:
-            if not loop.initVals and not any(op.regions for op in list(loop.body.block.ops)[:-1]):
-                unswitch(loop)
+RARE = "fused.rare"
+"""Attribute of a loop over rows at the ends of images of any extents: conditions are asked for each of its elements, as to
+leave them out where they hold would make a compiler's work more than twice as much for a few rows."""
+
+
+def unswitch_loops(body: Block, has_sizes: bool = False) -> None:
+    """Rewrites the function of a kernel in place; `has_sizes`: of a program for all of some extents."""
+    for loop in _plain_loops(body):
+        _unswitch_each(loop)
+    for loop in _plain_loops(body):
+        _unswitch_all(loop, has_sizes)
+
+
+def _plain_loops(body: Block) -> list[scf.ParallelOp]:
+    loops = [op for op in body.walk() if isinstance(op, scf.ParallelOp) and not op.initVals]
+    return [loop for loop in loops if not any(op.regions for op in list(loop.body.block.ops)[:-1])]
 
 
 def _unswitch_each(loop: scf.ParallelOp) -> None:
@@ -53,7 +64,7 @@ def _unswitch_each(loop: scf.ParallelOp) -> None:
         loop, chosen = rest, _choosing(rest.body.block)
 
 
-def _unswitch_all(loop: scf.ParallelOp) -> None:
+def _unswitch_all(loop: scf.ParallelOp, has_sizes: bool) -> None:
     """A loop for where all numbers are chosen rather than constants, as far as that does not vary in the loop."""
     block = loop.body.block
     asked = _guarding(block)
@@ -63,8 +74,10 @@ def _unswitch_all(loop: scf.ParallelOp) -> None:
     for other in others:
         Rewriter.insert_op(both := arith.AndIOp(truth, other), InsertPoint.before(loop))
         truth = both.result
-    inside = specialized(loop, {op.result: True for op in asked})
-    _replace(loop, truth, inside, loop.clone())
+    inside, elsewhere = specialized(loop, {op.result: True for op in asked}), loop.clone()
+    if has_sizes:
+        elsewhere.attributes[RARE] = UnitAttr()
+    _replace(loop, truth, inside, elsewhere)
 
 
 def _choosing(block: Block) -> list[arith.CmpiOp]:
