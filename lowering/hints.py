@@ -14,6 +14,11 @@ ROLLED = "fused.rolled"
 where the one around it is unrolled."""
 
 
+REGISTER = "fused.register"
+"""Attribute of memory of a function's own that is a vector of the machine: a variable of that type is kept in a register by
+compilers that keep an array in memory, where they do not know how many iterations there are."""
+
+
 VECTOR_BITS = "fused.vector"
 """Attribute of a function: how wide vectors a compiler is to prefer in it."""
 

@@ -42,6 +42,8 @@ class CLanguage:
     launch_bounds: str = ""
     restrict: str = "restrict"
     local_array: str = "{} {}[{}]"
+    local_vector: str | None = None
+    """The same of a variable that is a vector of {2} elements; None where there is none."""
     shared_array: str | None = None
     dynamic_shared: str = ""
     """Declares {} as the shared memory that a launch asks for, in bytes."""
@@ -243,6 +245,7 @@ C = CLanguage(
     },
     helpers=c_helpers,
     local_array="{} {}[{}] __attribute__((aligned(64)))",
+    local_vector="{0} {1} __attribute__((vector_size({2} * sizeof({0}))))",
     rolled=("#ifdef __clang__", "#pragma clang loop unroll(disable)", "#endif"),
     prefers=(
         "#if defined(__x86_64__) && !defined(__clang__){where}",

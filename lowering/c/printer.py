@@ -24,7 +24,7 @@ from fuse_opt.lowering.c.expressions import CPrintError, Facts, bound_of
 from fuse_opt.lowering.c.headers.functions import called_helpers
 from fuse_opt.lowering.c.language import CLanguage
 from fuse_opt.lowering.c.names import NameScope, comment_lines, global_identifier
-from fuse_opt.lowering.hints import HALF_LINES, VECTOR_BITS
+from fuse_opt.lowering.hints import HALF_LINES, REGISTER, VECTOR_BITS
 
 __all__ = ["CPrintError", "CPrinter", "FunctionText", "is_helper_target", "print_function", "print_translation_unit"]
 
@@ -212,7 +212,8 @@ class CPrinter(ControlPrinter):
             case memref.StoreOp():
                 self.print_store(op)
             case memref.AllocaOp():
-                self._print_array(op.memref, op, self.language.local_array)
+                as_vector = self.language.local_vector if REGISTER in op.attributes else None
+                self._print_array(op.memref, op, as_vector or self.language.local_array)
             case vector.LoadOp() if self.language.vector:
                 self.print_vector_load(op)
             case vector.StoreOp() if self.language.vector:

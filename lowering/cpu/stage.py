@@ -15,7 +15,7 @@ from fuse_opt.dialects.types.dtypes import BOOL
 from fuse_opt.dialects.types.extents import estimate, is_decided, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.dialects.types.size import Extent, Size
-from fuse_opt.lowering.hints import ROLLED
+from fuse_opt.lowering.hints import REGISTER, ROLLED
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import ElementEmitter, KernelNodes, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
@@ -42,6 +42,8 @@ LONG_WORK = 1 << 15
 """Simple operations of a loop next to which it does not count how its accumulators are joined, as no iteration is light."""
 
 Range = tuple[SSAValue, SSAValue]
+Accumulators = Sequence[Sequence[SSAValue]]
+"""Vectors of accumulators, each of which has one for each reduction of a stage."""
 Bounds = Mapping[Dim, tuple[SSAValue, SSAValue]]
 """By dimension: its first value and the one after the last, where these are not 0 and the extent."""
 
@@ -84,7 +86,7 @@ class StageLoops:
             return self._reduce_once(stage, outer, accumulators)
         bounds = bounds or {}
         lanes = self.lanes(stage)
-        memories = [self._accumulators(outer, node, lanes) for node in stage.reductions] if lanes else []
+        memories: Accumulators = self._accumulators(stage, outer, lanes, bounds) if lanes else []
         apart = not lanes or self._has_short_rest(stage, bounds, lanes)
         carried = accumulators if apart else []
         scopes: list[Scope] = [outer]
@@ -107,7 +109,7 @@ class StageLoops:
             scope.parent.block.add_op(loop)
             results = loop.results
         if lanes:
-            pairs = zip(stage.reductions, memories, strict=True)
+            pairs = zip(stage.reductions, memories[0], strict=True)
             folded = [self._folded(outer, node, memory, lanes) for node, memory in pairs]
             if not apart:
                 return folded
@@ -223,10 +225,25 @@ class StageLoops:
                 return set()
         return narrow if all(dtype(store.node.value).itemsize >= NARROWEST for store in stage.stores) else set()
 
-    def _accumulators(self, outer: Scope, node: ScalarNode, lanes: int) -> SSAValue:
+    def _accumulators(self, stage: Stage, outer: Scope, lanes: int, bounds: Bounds) -> Accumulators:
+        """
+        Those of the stage's reductions; two vectors for each where these are registers and joined once: none waits for the one
+        before.
+        """
+        last = stage.dims[-1]
+        kinds = (dtype(node.value).compute for node in stage.reductions)
+        are_vectors = lanes == WIDTH and all(kind.itemsize == NARROWEST for kind in kinds)
+        in_registers = are_vectors and isinstance(last.extent, Size) and last not in bounds
+        many = 2 if in_registers and len(stage.dims) == 1 else 1
+        return [[self._accumulator(outer, node, lanes, in_registers) for node in stage.reductions] for _ in range(many)]
+
+    def _accumulator(self, outer: Scope, node: ScalarNode, lanes: int, in_registers: bool) -> SSAValue:
         """Memory for the accumulators of a reduction, which start from what is neutral to it."""
         initial = self.initial(node)
-        memory = self.root.add(memref.AllocaOp.get(initial.type, 64, [lanes]))
+        alloca = memref.AllocaOp.get(initial.type, 64, [lanes])
+        if in_registers:
+            alloca.attributes[REGISTER] = UnitAttr()
+        memory = self.root.add(alloca)
         memory.name_hint = f"{node.value.name_hint or 'value'}_lanes"
         block = Block(arg_types=[INDEX])
         block.args[0].name_hint = "lane"
@@ -239,7 +256,7 @@ class StageLoops:
         stage: Stage,
         outer: Scope,
         bounds: Bounds,
-        memories: Sequence[SSAValue],
+        memories: Accumulators,
         lanes: int,
         carried: Sequence[SSAValue],
         beside: Beside | None,
@@ -261,35 +278,40 @@ class StageLoops:
         self.ask_ahead(stage, scope, first, lanes)
         if beside is not None:  # first, as what it reads in row buffers may be overwritten
             self.join_beside(beside, block, first, lanes)
-        self._join_lanes(stage, scope, first, memories, constant(lanes))
+        self._join_lanes(stage, scope, first, memories[0], constant(lanes), turns=memories[1:])
         block.add_op(scf.YieldOp())
         loop = self.loop(block, lower, middle, step=lanes)
         loop.attributes[ROLLED] = UnitAttr()
         if last in bounds or may_exceed(last.extent, lanes - 1):
             outer.block.add_op(loop)
+        for others in memories[1:]:  # before what is left over is joined: a short row does not wait for it then
+            for node, memory, other in zip(stage.reductions, memories[0], others, strict=True):
+                self._join_halves(outer, node, memory, lanes, (other, 0))
         has_rest = may_exceed(last.extent % lanes, 0)
         if beside is not None:
             self.rest_beside(beside, (middle, upper), lanes)
         if carried:
             return self._reduce_innermost(stage, outer, {**bounds, last: (middle, upper)}, carried)
         if self.rows_have_room and self._may_compute_beyond(stage):
-            self._join_with_room(stage, outer, first, memories, lanes, (middle, upper), last in bounds)
+            self._join_with_room(stage, outer, first, memories[0], lanes, (middle, upper), last in bounds)
             return []
         if self._overlaps(stage, bounds):
             width = min(self._vector(stage), lanes)
             short = last.extent % lanes % width
             if whole := last.extent % lanes - short:
-                self._join_at(stage, outer, first, memories, middle, constant(whole))
+                self._join_at(stage, outer, first, memories[0], middle, constant(whole))
             if short and self._has_room(stage):
                 begin = constant(last.extent - short)
-                self._join_at(stage, outer, first, memories, begin, constant(width), self._lanes_of((1 << short) - 1))
+                self._join_at(
+                    stage, outer, first, memories[0], begin, constant(width), self._lanes_of((1 << short) - 1)
+                )
             elif short:
                 begin = constant(last.extent - width)
                 self._join_at(
-                    stage, outer, first, memories, begin, constant(width), self._lanes_of(-1 << width - short)
+                    stage, outer, first, memories[0], begin, constant(width), self._lanes_of(-1 << width - short)
                 )
         elif last in bounds or has_rest:
-            self._join_at(stage, outer, first, memories, middle, rest)
+            self._join_at(stage, outer, first, memories[0], middle, rest)
         return []
 
     def join_beside(self, beside: Beside, block: Block, first: Dim, lanes: int) -> None:
@@ -390,20 +412,27 @@ class StageLoops:
         memories: Sequence[SSAValue],
         count: SSAValue,
         lanes: SSAValue | None = None,
+        turns: Accumulators = (),
     ) -> None:
-        """A parallel loop over neighbours from `first` on, each of which joins an accumulator of its own; of `lanes` those
-        whose bits are set."""
+        """
+        A parallel loop over neighbours from `first` on, each of which joins an accumulator of its own; of `lanes` those
+        whose bits are set. With `turns` vectors of accumulators take turns: each moves to the place of the one before.
+        """
         last, lane = stage.dims[-1], Dim("lane", first.extent)
         block = Block(arg_types=[INDEX])
         block.args[0].name_hint = "lane"
         scope = Fixed(Scope(outer, block, {lane: block.args[0]}), {last: as_expr(first) + as_expr(lane)})
         self.emitter.emit(stage.roots(), scope, stage)
-        for node, memory in zip(stage.reductions, memories, strict=True):
+        for number, (node, memory) in enumerate(zip(stage.reductions, memories, strict=True)):
             element = self.emitter.reduced_element(node, scope)
             known = scope.add(memref.LoadOp.get(memory, [block.args[0]]))
             joined = self.combine(scope, node, known, element)
             if lanes is not None:
                 joined = scope.add(arith.SelectOp(self._is_set(scope, lanes, block.args[0]), joined, known))
+            for following in (others[number] for others in turns):
+                moved = scope.add(memref.LoadOp.get(following, [block.args[0]]))
+                block.add_op(memref.StoreOp.get(moved, memory, [block.args[0]]))
+                memory = following
             block.add_op(memref.StoreOp.get(joined, memory, [block.args[0]]))
         self.store(stage.stores, scope)
         self._end_lanes(block, outer, count)
@@ -424,19 +453,26 @@ class StageLoops:
         constant = self.root.index_constant
         while lanes > FEWEST_LANES:
             lanes //= 2
-            block = Block(arg_types=[INDEX])
-            lane = block.args[0]
-            lane.name_hint = "lane"
-            scope = Scope(outer, block)
-            other = scope.add(arith.AddiOp(lane, constant(lanes)))
-            halves = [scope.add(memref.LoadOp.get(memory, [place])) for place in (lane, other)]
-            block.add_op(memref.StoreOp.get(self.combine(scope, node, *halves), memory, [lane]))
-            self._end_lanes(block, outer, lanes)
+            self._join_halves(outer, node, memory, lanes, (memory, lanes))
         values = [outer.add(memref.LoadOp.get(memory, [constant(number)])) for number in range(lanes)]
         while len(values) > 1:
             half = len(values) // 2
             values = [self.combine(outer, node, *pair) for pair in zip(values[:half], values[half:], strict=True)]
         return values[0]
+
+    def _join_halves(
+        self, outer: Scope, node: ScalarNode, memory: SSAValue, lanes: int, other: tuple[SSAValue, int]
+    ) -> None:
+        """Joins so many accumulators with others, which are in some memory from some place on."""
+        block = Block(arg_types=[INDEX])
+        lane = place = block.args[0]
+        lane.name_hint = "lane"
+        scope = Scope(outer, block)
+        if other[1]:
+            place = scope.add(arith.AddiOp(lane, self.root.index_constant(other[1])))
+        halves = [scope.add(memref.LoadOp.get(memory, [lane])), scope.add(memref.LoadOp.get(other[0], [place]))]
+        block.add_op(memref.StoreOp.get(self.combine(scope, node, *halves), memory, [lane]))
+        self._end_lanes(block, outer, lanes)
 
     def _end_lanes(self, block: Block, outer: Scope, count: SSAValue | int) -> None:
         block.add_op(scf.ReduceOp())

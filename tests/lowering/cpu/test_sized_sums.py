@@ -1,0 +1,39 @@
+"""Sums and extrema along rows whose length is a size: two vectors of accumulators in registers, which take turns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lowered_programs import needs_compiler
+
+import fuse_opt
+
+LENGTHS = (*range(1, 35), 47, 48, 49, 63, 64, 65, 95, 96, 97, 127, 128, 129, 300)
+ROWS = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]}) -> (tensor<?xf32>, tensor<?xf32>) {
+  %s = graph.sum %x {axes = array<i64: 1>} : (tensor<?x?xf32>) -> tensor<?xf32>
+  %m = graph.max %x {axes = array<i64: 1>} : (tensor<?x?xf32>) -> tensor<?xf32>
+  func.return %s, %m : tensor<?xf32>, tensor<?xf32>
+}"""
+PLANES = """func.func @main(%x: tensor<?x3x2x?xf32> {graph.dims = ["m", "", "", "n"]}) -> tensor<?x2xf32> {
+  %s = graph.sum %x {axes = array<i64: 1, 3>} : (tensor<?x3x2x?xf32>) -> tensor<?x2xf32>
+  func.return %s : tensor<?x2xf32>
+}"""
+
+
+@needs_compiler
+def test_rows_of_all_lengths_are_reduced_whole() -> None:
+    """Whole numbers, of which sums are exact in any order: no element is left out or counted twice."""
+    program, rng = fuse_opt.compile(ROWS), np.random.default_rng(7)
+    for n in LENGTHS:
+        x = rng.integers(-99, 99, (5, n)).astype(np.float32)
+        sums, most = program(x)
+        np.testing.assert_array_equal(sums, x.sum(1))
+        np.testing.assert_array_equal(most, x.max(1))
+    assert "vector_size" in program.source
+
+
+@needs_compiler
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 33, 64, 100])
+def test_accumulators_of_several_loops_are_joined_once(n: int) -> None:
+    x = np.random.default_rng(n).integers(-99, 99, (4, 3, 2, n)).astype(np.float32)
+    np.testing.assert_array_equal(fuse_opt.compile(PLANES)(x), x.sum((1, 3)))
