@@ -117,7 +117,7 @@ def _check(function: FuncOp, expected: Sequence[Expectation], remarks: Sequence[
         elif not one.holds(found.value):
             problems.append(f"expected {one.text}, got {found.value}{_places(found)}")
             explaining = [str(remark) for remark in remarks if figure.explains(remark)]
-            notes |= dict.fromkeys(explaining[:_NOTES])
+            notes |= dict.fromkeys(explaining[:_NOTES] or [f"  no pass said anything about {one.figure}: {figure.doc}"])
             if len(explaining) > _NOTES:
                 notes[f"  and {len(explaining) - _NOTES} more remarks about {one.figure}"] = None
     if problems:
