@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.builtin import MemRefType, UnitAttr
 from xdsl.ir import Block, Region, SSAValue
+from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BOOL
-from fuse_opt.dialects.types.extents import estimate, is_decided, may_exceed
+from fuse_opt.dialects.types.extents import estimate, is_decided, may_exceed, most
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.hints import REGISTER, ROLLED
@@ -24,7 +25,7 @@ from fuse_opt.lowering.kernel.nan_analysis import extrema_without_nan
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_combine
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 from fuse_opt.lowering.loops.block_conversions import is_widened
-from fuse_opt.lowering.loops.masked_tails import HIDDEN_BITS, NARROWEST, WIDTH
+from fuse_opt.lowering.loops.masked_tails import HIDDEN_BITS, NARROWEST, WIDTH, padded
 
 LANES = 64
 """Accumulators of a reduction side by side: enough vectors that none waits for another, few enough for registers."""
@@ -348,11 +349,15 @@ class StageLoops:
 
     def _has_room(self, stage: Stage) -> bool:
         """
-        Whether a row, which is all that the stage reads, lies in memory of the function's own with room for a whole last vector:
-        one that overlaps the one before would be loaded from what two stores wrote, and wait for both.
+        Whether rows, which are all that the stage reads or keeps, lie in memory of the function's own, one or two of them, with
+        room for a whole last vector: one that overlaps the one before would be loaded from what two stores wrote, and wait.
         """
-        is_own = not self._reaches_arrays(stage) and not self._widened(stage) and len(stage.dims) == 1
-        return is_own and all(dtype(node.value).is_float for node in self.nodes_of(stage))
+        if self._reaches_arrays(stage) or self._widened(stage) or len(stage.dims) != 1:
+            return False
+        room = padded(most(stage.dims[-1].extent))
+        return all(dtype(node.value).is_float for node in self.nodes_of(stage)) and all(
+            _elements(row.memory) in (room, 2 * room) for row in (*stage.taken.values(), *stage.left.values())
+        )
 
     def _join_with_room(
         self,
@@ -547,6 +552,14 @@ class StageLoops:
 
 def loop_name(dim: Dim) -> str:
     return {"i": "i", "r": "row", "c": "column"}.get(dim.name[:1], "i")
+
+
+def _elements(memory: SSAValue) -> int | None:
+    """Of memory of the function's own; None of other memory, and of what has several dimensions."""
+    owner, kind = memory.owner, memory.type
+    if not isinstance(owner, memref.AllocaOp) or not isa(kind, MemRefType) or len(kind.get_shape()) != 1:
+        return None
+    return kind.get_shape()[0]
 
 
 def _is_never_empty(length: Extent) -> bool:
