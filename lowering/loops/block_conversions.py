@@ -28,6 +28,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.lowering.loops.masked_tails import NARROWEST, WIDTH
 from fuse_opt.lowering.loops.strip_mining import (
     BLOCK,
     BlockLoops,
@@ -43,8 +44,6 @@ LARGEST = 4096
 """Iterations of a loop that carries a reduction, which is not taken apart."""
 FEWEST = 16
 """Neighbours that are worth a call."""
-WORD = 4
-"""Bytes of a number that a boolean is widened to."""
 WHOLE = 64
 """Booleans of the widest vectors: of multiples compilers make vectors."""
 
@@ -123,7 +122,7 @@ class _Rewriter:
         if constant(loop.step[0]) != 1 or count is None or count < 1 or not is_widened(count):
             return
         for number, (load, offsets) in enumerate(_booleans(block)):
-            buffer = self.blocks.buffer(i32, -(-count // FEWEST) * FEWEST, number, "wide")
+            buffer = self.blocks.buffer(i32, -(-count // WIDTH) * WIDTH, number, "wide")
             at = self.calls.address((*offsets, loop.lowerBound[0]), before)
             memory, zero = self.calls.flat(load.memref), self.blocks.number(0)
             self.calls.call(
@@ -151,7 +150,7 @@ def _booleans(block: Block) -> list[tuple[memref.LoadOp, tuple[SSAValue, ...]]]:
             if (offsets := neighbours(op.indices, block)) is None:
                 return []
             found.append((op, offsets))
-        elif (element := dtype_of(kind.element_type)) is None or element.itemsize < WORD:
+        elif (element := dtype_of(kind.element_type)) is None or element.itemsize < NARROWEST:
             return []
     return found if len(found) < len(touched) else []
 
