@@ -73,6 +73,10 @@ class RowUpdate(StoredRule):
     step: type[IRDLOperation] | None = None
     """What runs on the rows in the op's place, with its properties."""
 
+    @property
+    def means_stored(self) -> bool:
+        return self.step is not None
+
 
 @dataclass(frozen=True)
 class Reduced(StoredRule):
@@ -155,6 +159,10 @@ class Conversion(StoredRule):
     @property
     def any_capacity(self) -> bool:
         return True
+
+    @property
+    def means_stored(self) -> bool:
+        return stored_as(self.results[0]) is not None
 
 
 def taken_rule(x: SSAValue, ids: SSAValue, type_: AnyTensor, axis: int, wraps: bool) -> StoredRule | None:

@@ -19,7 +19,7 @@ from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.stored_rules import StoredRule
 from fuse_opt.dialects.interfaces.stored_values import holds_stored, is_stored
-from fuse_opt.dialects.types.storage_kinds import stored_as
+from fuse_opt.dialects.types.storage_kinds import StorageKind, stored_as
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
@@ -45,7 +45,9 @@ class AssignStoragePass(RewritePass):
     A pointwise op keeps a pattern where it is 0 at 0; what an op does with stored operands is asked of the op. Composite ops
     that have no way of their own are taken apart; of one that has a way but for some operands, these are made dense. Each
     value is made dense once, in front of the first op that needs it, and each such conversion is a remark `fallback` with its
-    bytes. Results of the function stay as they are written. That a result gets a kind, or a composite op is taken apart, is a
+    bytes. What is written as dense and got a kind is made dense again for ops that mean what is not 0 of a dense operand, but
+    all that is stored of another, and where a result is written with less room. Results of the function stay as they are
+    written. That a result gets a kind, or a composite op is taken apart, is a
     decision; what is not decided runs on dense copies, but for ops to which zeros that are stored are other than absent ones.
 
     Ensures: every op on stored values has a way to run on them, so that `lower-storage` can take these apart.
@@ -83,6 +85,8 @@ class _Assignment:
         self._choices = choices
         self._forbid_fallback = forbid_fallback
         self._dense: dict[SSAValue, SSAValue] = {}
+        self._given: set[SSAValue] = set()
+        """Values that are written as dense and got a kind."""
         self._made: set[Operation] = set()
         """Ops of composite ones, for which these are decided."""
 
@@ -99,19 +103,35 @@ class _Assignment:
 
     def _assign(self, op: GraphOp) -> Sequence[Operation]:
         """Makes an op run on its operands; returns the ops that it was replaced by."""
+        self._keep_as_written(op)
+        if not any(map(is_stored, op.operands)):
+            return ()
         rule = op.written_rule()
         falls_back = rule is None and (not isinstance(op, CompositeOp) or bool(operands_in_the_way(op)))
         if rule is None and isinstance(op, CompositeOp) and not falls_back and self._takes(op, _APART):
             return self._expand(op)
         if falls_back:
-            self._fall_back(op)
+            self._fall_back(op, fallback_operands(op))
         elif rule is None or not (rule.means_stored or self._takes(op, _new_kinds(op, rule))):
             self._make_dense(op, [number for number, value in enumerate(op.operands) if is_stored(value)])
         rule = op.written_rule() if any(map(is_stored, op.operands)) else None
         for result, type_ in zip(list(op.results), () if rule is None else rule.results, strict=rule is not None):
             if stored_as(type_) is not None and not is_stored(result) and not isinstance(op, ToStorageOp):
-                Rewriter.replace_value_with_new_type(result, type_)
+                self._given.add(Rewriter.replace_value_with_new_type(result, type_))
         return ()
+
+    def _keep_as_written(self, op: GraphOp) -> None:
+        """
+        Makes those operands dense again to which a kind was given, where the op means what is not zero of a dense one, but of
+        a stored one all that is stored; or where a result would not be stored as it is written, or have no room for what they
+        bring.
+        """
+        given = [] if op in self._made else [number for number, value in enumerate(op.operands) if value in self._given]
+        rule = op.written_rule() if given else None
+        if given and rule is None and _differs(op, rule):
+            self._fall_back(op, given)
+        elif rule is not None and (rule.means_stored or _differs(op, rule)):
+            self._make_dense(op, given)
 
     def _takes(self, op: GraphOp, choice: str) -> bool:
         """Whether an op runs on what is stored, so that this comes of it; there is nothing to choose where nothing does."""
@@ -127,8 +147,8 @@ class _Assignment:
                 self._dense[value] = self._converted(value, op, fallback=False)
             op.operands[number] = self._dense[value]
 
-    def _fall_back(self, op: GraphOp) -> None:
-        for number in fallback_operands(op):
+    def _fall_back(self, op: GraphOp, numbers: Sequence[int]) -> None:
+        for number in numbers:
             value = op.operands[number]
             kind = stored_as(value.type)
             assert kind is not None
@@ -179,6 +199,19 @@ class _Assignment:
 
     def _outputs(self) -> Sequence[Attribute]:
         return self._function.function_type.outputs.data
+
+
+def _differs(op: GraphOp, rule: StoredRule | None) -> bool:
+    """Whether a result is written as stored and does not follow so from the operands, or with a smaller capacity."""
+    for number, value in enumerate(op.results):
+        written, found = stored_as(value.type), None if rule is None else stored_as(rule.results[number])
+        if written is not None and (type(found) is not type(written) or _room(found) > _room(written)):
+            return True
+    return False
+
+
+def _room(kind: StorageKind | None) -> int:
+    return 0 if kind is None else kind.capacity.data
 
 
 def _new_kinds(op: GraphOp, rule: StoredRule) -> str:

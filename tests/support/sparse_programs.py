@@ -161,9 +161,23 @@ class SparseProgram:
                 self._emit("take", [x, (constant, kind, ids)], x[2][ids], self._type((ids.size, extents[1])))
             case "store" if x[2].ndim == 2 and "#" not in x[1]:
                 kind, room = ("csr", x[2].size) if rng.random() < 0.5 else ("row_sparse", extents[0])
+                if rng.random() < 0.5:
+                    room = np.count_nonzero(x[2] if kind == "csr" else x[2].any(1))
                 self._emit("to_storage", [x], x[2], self._type(extents, f"#graph.{kind}<capacity = {room}>"))
             case _:
                 pass
+
+    def _is_known(self, value: tuple[str, str, Array], kind: str) -> bool:
+        """Whether it is known which entries a matrix has: an argument of this kind, or a dense one of few binary digits."""
+        if value[0] in self._there:
+            return kind in value[1]
+        given = value[2] * 4096
+        is_exact = bool((np.abs(given) < 2**23).all() and (given == np.round(given)).all())
+        return "#" not in value[1] and given.shape == (self.rows, self.columns) and is_exact
+
+    def _entries(self, value: tuple[str, str, Array]) -> Array:
+        """Where a matrix has entries: what is stored of it, or is not 0 of a dense one."""
+        return self._there.get(value[0], value[2]) != 0
 
     def _number(self) -> tuple[str, str, Array]:
         """A constant scalar."""
@@ -175,17 +189,17 @@ class SparseProgram:
     def _stored_step(self) -> None:
         """An op that means something about what is stored, or a csr result that is asked for."""
         rng, extents = self._rng, (self.rows, self.columns)
-        matrices, rows = ([v for v in self._values if v[0] in self._there and k in v[1]] for k in ("csr", "row_sparse"))
+        matrices, rows = ([v for v in self._values if self._is_known(v, k)] for k in ("csr", "row_sparse"))
         match str(rng.choice(["softmax", "sampled", "masked", "scaled", "gradient", "lazy"])):
             case "softmax" if matrices:
                 x = matrices[int(rng.integers(len(matrices)))]
-                weights = np.where(self._there[x[0]] != 0, np.exp(x[2].astype(np.float64)), 0)
+                weights = np.where(self._entries(x), np.exp(x[2].astype(np.float64)), 0)
                 total = np.where(weights.any(1), weights.sum(1), 1)[:, None]
                 self._emit("stored_softmax", [x], weights / total, x[1] if rng.random() < 0.5 else self._type(extents))
             case "sampled" if matrices:
                 pattern = matrices[int(rng.integers(len(matrices)))]
                 x, y = self._argument("dense", self.rows, 2), self._argument("dense", 2, self.columns)
-                found = np.where(self._there[pattern[0]] != 0, x[2].astype(np.float64) @ y[2], 0)
+                found = np.where(self._entries(pattern), x[2].astype(np.float64) @ y[2], 0)
                 self._emit("sampled_matmul", [pattern, x, y], found, self._type(extents))
             case "masked":
                 x, y = self._pick(), self._pick()
@@ -219,7 +233,7 @@ class SparseProgram:
         """A step on the rows that a gradient has; others keep what they are."""
         extents = gradient[2].shape
         weight, rate, velocity = self._alike(extents), self._number(), self._alike(extents)
-        there = self._there[gradient[0]] != 0
+        there = self._entries(gradient).any(1, keepdims=True)
         faster = np.where(there, 0.75 * velocity[2].astype(np.float64) + gradient[2], velocity[2])
         moved = np.where(there, weight[2] - rate[2] * faster, weight[2])
         name, operands = f"%v{len(self._lines)}", [weight, gradient, rate, velocity]

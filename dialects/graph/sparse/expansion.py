@@ -136,14 +136,13 @@ def _pointwise(op: GraphOp, rule: rules.Pointwise, builder: GraphBuilder, operan
         indptr, indices, in_first, in_other = union(builder, first, other, kind.capacity.data)
         places = {n: in_first if parts.shares_pattern(first) else in_other for n, parts in stored.items()}
         values = {n: spread(builder, parts.values, places[n]) for n, parts in stored.items()}
-    rank = len(shape(op.results[0]))
     for number, flat in enumerate(operands):
         if number in values:
             continue
         if isinstance(kind, CsrAttr):
             values[number] = at_pattern(builder, flat[0], indptr, indices)
         else:
-            values[number] = _of_rows(builder, flat[0], rank, indices)
+            values[number] = _of_rows(builder, flat[0], shape(op.results[0]), indices)
     return [(indptr, indices, _on(op, builder, [values[number] for number in range(len(operands))]))]
 
 
@@ -156,17 +155,19 @@ def _on(op: GraphOp, builder: GraphBuilder, values: Sequence[SSAValue]) -> SSAVa
     return builder(type(op), *values, **op.properties)
 
 
-def _of_rows(builder: GraphBuilder, x: SSAValue, rank: int, indices: SSAValue) -> SSAValue:
-    """What of a dense tensor belongs to some rows of one that it broadcasts to."""
-    return rows_at(builder, x, indices) if len(shape(x)) == rank and shape(x)[0] != 1 else x
+def _of_rows(builder: GraphBuilder, x: SSAValue, extents: Sequence[int], indices: SSAValue) -> SSAValue:
+    """What of a dense tensor belongs to some rows of one of these extents that it broadcasts to."""
+    broadcasts = len(shape(x)) != len(extents) or shape(x)[0] != extents[0]
+    is_the_row = extents[0] == 1 and shape(indices) == (1,)
+    return x if broadcasts or is_the_row else rows_at(builder, x, indices)
 
 
 def _row_update(op: GraphOp, rule: rules.RowUpdate, builder: GraphBuilder, operands: Sequence[Flat]) -> Sequence[Flat]:
     (rows,) = dict.fromkeys(_parts(flat) for flat in operands if len(flat) > 1)
-    rank = len(shape(op.results[0]))
     if len(pair := _difference(op, rule, operands)) == 2:
         return [(builder(RowsSubtractOp, operands[pair[0]][0], *rows[:2], operands[pair[1]][2]),)]
-    values = [flat[2] if len(flat) > 1 else _of_rows(builder, flat[0], rank, rows.indices) for flat in operands]
+    extents = shape(op.results[0])
+    values = [flat[2] if len(flat) > 1 else _of_rows(builder, flat[0], extents, rows.indices) for flat in operands]
     step = type(op) if rule.step is None else cast("type[GraphOp]", rule.step)
     found = builder.all(step, *values, **op.properties)
     kept = [operands[number][0] for number in rule.kept]

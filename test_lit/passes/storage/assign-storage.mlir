@@ -72,6 +72,25 @@ func.func @between_kinds(%a: tensor<4x5xf32, #graph.csr<capacity = 7>>) -> tenso
 
 // -----
 
+// Entries that are zero are not stored of what is written as dense, whatever it became; nor more than there is room for.
+
+// CHECK-LABEL: func.func @as_written
+func.func @as_written(%a: tensor<4x5xf32, #graph.csr<capacity = 7>>, %b: tensor<4x5xf32, #graph.csr<capacity = 9>>) -> tensor<4x5xf32> {
+  // CHECK: %[[R:.*]] = graph.relu %a : {{.*}} -> tensor<4x5xf32, #graph.csr<capacity = 7>>
+  %0 = graph.relu %a : (tensor<4x5xf32, #graph.csr<capacity = 7>>) -> tensor<4x5xf32>
+  // CHECK-NEXT: %[[D:.*]] = graph.to_storage %[[R]] : {{.*}} -> tensor<4x5xf32>
+  // CHECK-NEXT: %[[S:.*]] = graph.stored_softmax %[[D]] : (tensor<4x5xf32>)
+  %1 = graph.stored_softmax %0 : (tensor<4x5xf32>) -> tensor<4x5xf32>
+  // CHECK-NEXT: %[[P:.*]] = graph.multiply %b, %[[D]] : {{.*}} -> tensor<4x5xf32, #graph.csr<capacity = 9>>
+  %2 = graph.multiply %b, %0 : (tensor<4x5xf32, #graph.csr<capacity = 9>>, tensor<4x5xf32>) -> tensor<4x5xf32, #graph.csr<capacity = 9>>
+  // CHECK-NEXT: graph.add %[[P]], %[[R]] : {{.*}} -> tensor<4x5xf32, #graph.csr<capacity = 16>>
+  %3 = graph.add %2, %0 : (tensor<4x5xf32, #graph.csr<capacity = 9>>, tensor<4x5xf32>) -> tensor<4x5xf32>
+  %4 = graph.add %3, %1 : (tensor<4x5xf32>, tensor<4x5xf32>) -> tensor<4x5xf32>
+  func.return %4 : tensor<4x5xf32>
+}
+
+// -----
+
 // A lazy step runs on the rows of its gradient; the step of all elements is never made one.
 // CHECK-LABEL: func.func @lazy
 func.func @lazy(%w: tensor<9x2xf32>, %g: tensor<9x2xf32, #graph.row_sparse<capacity = 3>>, %r: tensor<f32>, %v: tensor<9x2xf32>) -> (tensor<9x2xf32>, tensor<9x2xf32>) {

@@ -101,6 +101,25 @@ def test_a_value_that_became_csr_is_stored_by_rows() -> None:
     assert values.tolist() == [[0, 0, 1, 0, 0], [2, 0, 0, 0, 3]]
 
 
+FOUND = [
+    (2189, "a lazy step of one row whose gradient has room for none"),
+    (2238, "a product with what became csr has no room for the entries of both"),
+    (5007, "a softmax of what became csr is over zeros that are stored"),
+    (5069, "rows of a gradient that became row-sparse are zero"),
+    (5092, "a csr result of what became row-sparse"),
+    (5203, "a conversion to csr of what became csr stores zeros"),
+    (5355, "the decomposition of a composite op has results that nobody wrote"),
+]
+
+
+@pytest.mark.parametrize("seed", [seed for seed, _ in FOUND], ids=[name for _, name in FOUND])
+def test_found_by_the_random_programs(seed: int) -> None:
+    program = SparseProgram(seed)
+    compare(program, fuse_opt.compile(program.text, "reference")(*program.arguments))
+    module = apply(parse(program.text), "assign-storage,pack-operands,assign-storage")
+    compare(program, fuse_opt.evaluate(text_of(module), *program.arguments))
+
+
 @needs_compiler
 @pytest.mark.parametrize("in_place", [True, False])
 def test_what_is_counted_of_a_step_on_a_table_are_its_rows(in_place: bool) -> None:
