@@ -85,95 +85,157 @@ static int rows_hold(const struct fuse_sparse *call, const int32_t *indptr, cons
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Products: a row of the result in blocks of NV vectors of L columns, in CH running sums each. Where they are FAR, rows that are
- * read soon are fetched before, also for the next rows of the result: `readable` entries follow. */
+/* Bytes of a vector register, and how many of them hold running sums while others hold what is added. Vectors of more bytes would
+ * be taken apart by the compiler, and kept in memory. */
+#if defined __AVX512F__
+#define REGISTER 64
+#define MOST_SUMS 16
+#elif defined __AVX__
+#define REGISTER 32
+#define MOST_SUMS 8
+#else
+#define REGISTER 16
+#define MOST_SUMS 8
+#endif
+
+/* Products: a row of the result in blocks of NV times L columns, in CH running sums each. Its registers (`part`, PL elements) are
+ * those of passes over the row's entries, as many at a time as there are sums: that does not change what is added to what. Where
+ * they are FAR, rows that are read soon are fetched before, also for the next rows of the result: `readable` entries follow. */
 #define AHEAD 3
 #define PANEL 128 /* bytes of a row of x in a panel */
 #define PACKED 2  /* panels that are packed at once */
 #define LINE 64   /* bytes of a line of a cache */
 typedef int32_t line __attribute__((vector_size(LINE), aligned(4), may_alias));
 #define BLOCK(name, T, L) \
-  typedef T name __attribute__((vector_size(L * sizeof(T)), aligned(sizeof(T)), may_alias)); \
-  static inline __attribute__((always_inline)) void name##_block( \
+  enum { name##_PL = L * sizeof(T) < REGISTER ? L : REGISTER / sizeof(T), name##_PARTS = L / name##_PL }; \
+  typedef T name##_part __attribute__((vector_size(name##_PL * sizeof(T)), aligned(sizeof(T)), may_alias)); \
+  static inline __attribute__((always_inline)) void name##_pass( \
       const T *values, const int32_t *columns, int64_t count, int64_t readable, const T *x, int64_t n, T *out, const int NV, \
       const int CH, const int FAR) { \
-    name sum[16] = {{0}}; \
+    const int PL = name##_PL; \
+    name##_part sum[16] = {{0}}; \
     int64_t p = 0; \
     for (; p + CH <= count; p += CH) \
       _Pragma("GCC unroll 8") for (int c = 0; c < CH; c++) { \
         const T *row = x + (int64_t)columns[p + c] * n; \
         if (FAR && p + c + AHEAD < readable) { \
           const char *later = (const char *)x + (int64_t)columns[p + c + AHEAD] * n * (int64_t)sizeof(T); \
-          _Pragma("GCC unroll 16") for (int j = 0; j < NV; j++) __builtin_prefetch(later + j * L * (int64_t)sizeof(T)); \
+          _Pragma("GCC unroll 16") for (int k = 0; k < NV * PL * (int)sizeof(T); k += LINE) __builtin_prefetch(later + k); \
         } \
         _Pragma("GCC unroll 16") for (int j = 0; j < NV; j++) \
-          sum[c * NV + j] += values[p + c] * *(const name *)(row + j * L); \
+          sum[c * NV + j] += values[p + c] * *(const name##_part *)(row + j * PL); \
       } \
     for (; p < count; p++) { \
       const T *row = x + (int64_t)columns[p] * n; \
-      _Pragma("GCC unroll 16") for (int j = 0; j < NV; j++) sum[j] += values[p] * *(const name *)(row + j * L); \
+      _Pragma("GCC unroll 16") for (int j = 0; j < NV; j++) sum[j] += values[p] * *(const name##_part *)(row + j * PL); \
     } \
     if (CH == 4) \
-      _Pragma("GCC unroll 4") for (int k = 0; k < 2 * NV; k++) sum[k] += sum[2 * NV + k]; \
+      _Pragma("GCC unroll 8") for (int k = 0; k < 2 * NV; k++) sum[k] += sum[2 * NV + k]; \
     if (CH > 1) \
-      _Pragma("GCC unroll 4") for (int k = 0; k < NV; k++) sum[k] += sum[NV + k]; \
-    _Pragma("GCC unroll 16") for (int j = 0; j < NV; j++) *(name *)(out + j * L) = sum[j]; \
+      _Pragma("GCC unroll 8") for (int k = 0; k < NV; k++) sum[k] += sum[NV + k]; \
+    _Pragma("GCC unroll 16") for (int j = 0; j < NV; j++) *(name##_part *)(out + j * PL) = sum[j]; \
+  } \
+  static inline __attribute__((always_inline)) void name##_block( \
+      const T *values, const int32_t *columns, int64_t count, int64_t readable, const T *x, int64_t n, T *out, const int NV, \
+      const int CH, const int FAR) { \
+    const int all = NV * name##_PARTS, most = MOST_SUMS / CH; \
+    if (all <= most) name##_pass(values, columns, count, readable, x, n, out, all, CH, FAR); \
+    else \
+      for (int j = 0; j < NV * L; j += most * name##_PL) \
+        name##_pass(values, columns, count, readable, x + j, n, out + j, most, CH, FAR); \
   } \
   static inline void name##_alone( \
       const T *values, const int32_t *columns, int64_t count, const T *x, int64_t n, T *out) { \
     name##_block(values, columns, count, 0, x, n, out, 1, 4, 0); \
   }
 
-/* The sum of a vector's elements. */
-#define TOTAL(name, T, L) \
-  static inline T name##_total(name v) { \
-    T part[L]; \
-    memcpy(part, &v, sizeof v); \
-    for (int half = L / 2; half; half /= 2) \
+/* The sum of the elements of L lanes: halves are added to each other. */
+#ifdef __AVX512F__
+#define TOTAL(name, T) \
+  static inline T name##_total(const name##_part *v) { \
+    T part[name##_PL]; \
+    memcpy(part, v, sizeof part); \
+    for (int half = name##_PL / 2; half; half /= 2) \
       for (int l = 0; l < half; l++) part[l] += part[l + half]; \
     return part[0]; \
   }
+#else
+#define TOTAL(name, T) \
+  typedef T name##_last __attribute__((vector_size(16), aligned(sizeof(T)), may_alias)); \
+  static inline T name##_total(name##_part *v) { \
+    _Pragma("GCC unroll 4") for (int half = name##_PARTS / 2; half; half /= 2) \
+      _Pragma("GCC unroll 4") for (int k = 0; k < half; k++) v[k] += v[k + half]; \
+    name##_last part = *(const name##_last *)v; \
+    if (REGISTER > 16) part += *((const name##_last *)v + 1); \
+    _Pragma("GCC unroll 4") for (int half = 8 / sizeof(T); half; half /= 2) \
+      _Pragma("GCC unroll 4") for (int l = 0; l < half; l++) part[l] += part[l + half]; \
+    return part[0]; \
+  }
+#endif
 
-/* L elements of x. Processors with arithmetic of 16 bits came after those whose gathers take longer than as many loads. */
+/* A register of elements of x, beside each other (`gather`) or n apart. Processors with arithmetic of 16 bits came after those
+ * whose gathers take longer than as many loads. MANY: of how many entries on a vector of sums is worth its sum. */
 #ifdef __AVX512FP16__
 #include <immintrin.h>
-#define GATHER(wide, T, L) \
-  static inline void wide##_gather(const T *x, const int32_t *at, wide *found) { \
-    if (sizeof(T) == 4) *found = (wide)_mm512_i32gather_epi32(_mm512_loadu_si512(at), x, 4); \
-    else *found = (wide)_mm512_i32gather_epi64(_mm256_loadu_si256((const __m256i_u *)at), x, 8); \
-  }
-
+#define GATHER(wide, T) \
+  static inline void wide##_gather(const T *x, const int32_t *at, wide##_part *found) { \
+    if (sizeof(T) == 4) *found = (wide##_part)_mm512_i32gather_epi32(_mm512_loadu_si512(at), x, 4); \
+    else *found = (wide##_part)_mm512_i32gather_epi64(_mm256_loadu_si256((const __m256i_u *)at), x, 8); \
+  } \
+  GATHER_APART(wide, T)
+#elif defined __AVX512F__
+#define GATHER(wide, T) \
+  static inline void wide##_gather(const T *x, const int32_t *at, wide##_part *found) { \
+    T each[wide##_PL]; \
+    for (int l = 0; l < wide##_PL; l++) each[l] = x[at[l]]; \
+    *found = *(const wide##_part *)each; \
+  } \
+  GATHER_APART(wide, T)
 #else
-#define GATHER(wide, T, L) \
-  static inline void wide##_gather(const T *x, const int32_t *at, wide *found) { \
-    T each[L]; \
-    for (int l = 0; l < L; l++) each[l] = x[at[l]]; \
-    *found = *(const wide *)each; \
+#define GATHER(wide, T) \
+  static inline void wide##_apart(const T *x, const int32_t *at, int64_t n, wide##_part *found) { \
+    wide##_part each = {x[*at * n]}; \
+    _Pragma("GCC unroll 16") for (int l = 1; l < wide##_PL; l++) each[l] = x[at[l] * n]; /* inserted, not stored */ \
+    *found = each; \
+  } \
+  static inline void wide##_gather(const T *x, const int32_t *at, wide##_part *found) { wide##_apart(x, at, 1, found); }
+#endif
+#ifdef __AVX512F__
+#define MANY(L) (4 * L)
+#define GATHER_APART(wide, T) \
+  static inline void wide##_apart(const T *x, const int32_t *at, int64_t n, wide##_part *found) { \
+    T each[wide##_PL]; \
+    for (int l = 0; l < wide##_PL; l++) each[l] = x[at[l] * n]; \
+    *found = *(const wide##_part *)each; \
   }
+#else
+#define MANY(L) L
 #endif
 
 /* One column: four running sums over entries; over many, a vector of them first. */
 #define COLUMN(wide, T, L) \
   static __attribute__((noinline)) T wide##_many( \
       const T *values, const int32_t *columns, int64_t count, const T *x, int64_t n) { \
-    wide sums = {0}; \
+    wide##_part sums[wide##_PARTS] = {{0}}; \
     if (n == 1) { \
-      for (int64_t p = 0; p < count; p += L) { \
-        wide found; \
-        wide##_gather(x, columns + p, &found); \
-        sums += *(const wide *)(values + p) * found; \
-      } \
+      for (int64_t p = 0; p < count; p += L) \
+        _Pragma("GCC unroll 4") for (int h = 0; h < wide##_PARTS; h++) { \
+          wide##_part found; \
+          wide##_gather(x, columns + p + h * wide##_PL, &found); \
+          sums[h] += *(const wide##_part *)(values + p + h * wide##_PL) * found; \
+        } \
       return wide##_total(sums); \
     } \
-    for (int64_t p = 0; p < count; p += L) { \
-      T found[L]; \
-      for (int l = 0; l < L; l++) found[l] = x[columns[p + l] * n]; \
-      sums += *(const wide *)(values + p) * *(const wide *)found; \
-    } \
+    for (int64_t p = 0; p < count; p += L) \
+      _Pragma("GCC unroll 4") for (int h = 0; h < wide##_PARTS; h++) { \
+        wide##_part found; \
+        wide##_apart(x, columns + p + h * wide##_PL, n, &found); \
+        sums[h] += *(const wide##_part *)(values + p + h * wide##_PL) * found; \
+      } \
     return wide##_total(sums); \
   } \
   static inline T wide##_column(const T *values, const int32_t *columns, int64_t count, const T *x, int64_t n) { \
-    int64_t p = count < 4 * L ? 0 : count / L * L; \
+    int64_t p = count < MANY(L) ? 0 : count / L * L; \
     T sum[4] = {p ? wide##_many(values, columns, p, x, n) : 0}; \
     for (; p + 4 <= count; p += 4) \
       _Pragma("GCC unroll 4") for (int l = 0; l < 4; l++) sum[l] += values[p + l] * x[columns[p + l] * n]; \
@@ -198,17 +260,17 @@ typedef int32_t line __attribute__((vector_size(LINE), aligned(4), may_alias));
     T products[(SHORT + 1) * L]; \
     for (int64_t p = first; p < last; p += L) { \
       some those = (some)(last - p < L ? (1u << (last - p)) - 1 : ~0u); \
-      wide found = (wide)_mm512_mask_i32gather_##bits( \
+      wide##_part found = (wide##_part)_mm512_mask_i32gather_##bits( \
           _mm512_setzero_si512(), those, half##_maskz_loadu_epi32(those, columns + p), x, sizeof(T)); \
-      *(wide *)(products + p - first) = (wide)_mm512_maskz_loadu_##bits(those, values + p) * found; \
+      *(wide##_part *)(products + p - first) = (wide##_part)_mm512_maskz_loadu_##bits(those, values + p) * found; \
     } \
-    wide sums = {0}; \
+    wide##_part sums = {0}; \
     at = half##_sub_epi32(at, half##_set1_epi32((int32_t)first)); \
     for (int32_t k = 0;; k++) { \
       some those = half##_cmpgt_epi32_mask(counts, half##_set1_epi32(k)) & lanes; \
       if (!those) break; \
       places from = half##_add_epi32(at, half##_set1_epi32(k)); \
-      wide next = (wide)_mm512_mask_i32gather_##bits(_mm512_setzero_si512(), those, from, products, sizeof(T)); \
+      wide##_part next = (wide##_part)_mm512_mask_i32gather_##bits(_mm512_setzero_si512(), those, from, products, sizeof(T)); \
       sums = _mm512_mask_add_##v(sums, those, sums, next); \
     } \
     _mm512_mask_storeu_##v(out + row, lanes, sums); \
@@ -263,7 +325,7 @@ static inline void f32x8_pairs(
 
 /* Columns from j on of rows, and how many; there is at least one; wide, half and fourth are vectors of L, L/2 and L/4 elements. */
 #define PRODUCT(name, T, L, wide, half, fourth, HALF, SHORT_ROWS) \
-  BLOCK(wide, T, L) BLOCK(half, T, (L / 2)) BLOCK(fourth, T, (L / 4)) TOTAL(wide, T, L) GATHER(wide, T, L) COLUMN(wide, T, L) SHORT_ROWS \
+  BLOCK(wide, T, L) BLOCK(half, T, (L / 2)) BLOCK(fourth, T, (L / 4)) TOTAL(wide, T) GATHER(wide, T) COLUMN(wide, T, L) SHORT_ROWS \
   static int64_t name##_piece( \
       const struct fuse_sparse *call, const int32_t *indptr, int64_t begin, int64_t end, const int64_t j) { \
     const int32_t *columns = (const int32_t *)PLACE(call, 1); \
@@ -322,14 +384,20 @@ static inline void f32x8_pairs(
       if (!in_range(call, indices + first, first, count, call->columns)) return; \
       for (int64_t p = first; p < first + count; p++) { \
         const T *a = x + row * n, *b = y + indices[p] * n; \
-        wide sum[4] = {{0}}; \
+        const int PL = wide##_PL, PARTS = wide##_PARTS; \
+        wide##_part sum[4 * wide##_PARTS] = {{0}}; \
         T rest = 0; \
         int64_t k = 0; \
         for (; k + 4 * L <= n; k += 4 * L) \
-          for (int c = 0; c < 4; c++) sum[c] += *(const wide *)(a + k + c * L) * *(const wide *)(b + k + c * L); \
-        for (; k + L <= n; k += L) sum[0] += *(const wide *)(a + k) * *(const wide *)(b + k); \
+          _Pragma("GCC unroll 16") for (int c = 0; c < 4 * PARTS; c++) \
+            sum[c] += *(const wide##_part *)(a + k + c * PL) * *(const wide##_part *)(b + k + c * PL); \
+        for (; k + L <= n; k += L) \
+          _Pragma("GCC unroll 4") for (int c = 0; c < PARTS; c++) \
+            sum[c] += *(const wide##_part *)(a + k + c * PL) * *(const wide##_part *)(b + k + c * PL); \
         for (; k < n; k++) rest += a[k] * b[k]; \
-        out[p] = wide##_total((sum[0] + sum[2]) + (sum[1] + sum[3])) + rest; \
+        _Pragma("GCC unroll 4") for (int c = 0; c < PARTS; c++) \
+          sum[c] = (sum[c] + sum[2 * PARTS + c]) + (sum[PARTS + c] + sum[3 * PARTS + c]); \
+        out[p] = wide##_total(sum) + rest; \
       } \
     } \
     if (end == call->rows && begin < end) \

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import platform
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +17,7 @@ import fuse_opt
 from fuse_opt.dialects.types.storage_kinds import PARTS
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.lowering.program import LibraryCall
+from fuse_opt.runtime.backends import sparse
 from fuse_opt.runtime.backends.csr_check import is_pattern
 from fuse_opt.runtime.host import thread_pool
 from fuse_opt.runtime.stored_arrays import StoredType
@@ -193,6 +196,45 @@ def test_rows_of_any_length(element: Any, n: int) -> None:
             np.testing.assert_allclose(wanted[row], terms.sum(0), rtol=1e-4, atol=1e-3, err_msg=str(counts[row]))
     for some in (every[1:], every[5:40], [int(row) for row in rng.permutation(150)]):
         assert product(some).tobytes() == wanted[some].tobytes()
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="flags of x86")
+@pytest.mark.parametrize("flags", ["-mno-avx512f", "-mno-avx"])
+def test_products_with_narrower_vectors(flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns are those of registers of 32 and of 16 bytes, in several passes, and what is left over."""
+    monkeypatch.setenv("FUSE_OPT_CFLAGS", flags)
+    sparse._library.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    try:
+        rng = np.random.default_rng(1)
+        given = csr(rng, 60, 50, 0.5)
+        a, indices = full((60, 50), given).astype(np.float64), given[1]
+        rows = np.repeat(np.arange(60), np.diff(given[0]))
+        for name, n in itertools.product(("f32", "f64", "i32"), (1, 3, 8, 31, 64, 129, 300)):
+            element = np.dtype({"f32": np.float32, "f64": np.float64, "i32": np.int32}[name])
+            x = (rng.standard_normal((50, n)) * 9).astype(element)
+            values = (given[2] * 9).astype(element)
+            y = (rng.standard_normal((60, n)) * 9).astype(element)
+            a[rows, indices] = values
+            found = products(name, n, (*given[:2], values), x, y)
+            np.testing.assert_allclose(found[0], a @ x, rtol=1e-4, atol=1e-2, err_msg=f"{name} {n}")
+            sampled = np.einsum("ek,ek->e", y[rows].astype(np.float64), x[indices])
+            np.testing.assert_allclose(found[1][2], sampled, rtol=1e-4, atol=1e-2, err_msg=f"{name} {n}")
+    finally:
+        sparse._library.cache_clear()  # pyright: ignore[reportPrivateUsage]
+
+
+def products(name: str, n: int, given: tuple[Array, Array, Array], x: Array, y: Array) -> list[Any]:
+    """The product of a matrix of 60 rows with x, and that of y with x transposed at the matrix's places."""
+    a = f"tensor<60x50x{name}, #graph.csr<capacity = {given[1].size}>>"
+    b, c, t = f"tensor<50x{n}x{name}>", f"tensor<60x{n}x{name}>", f"tensor<{n}x50x{name}>"
+    text = f"""func.func @main(%a: {a}, %x: {b}, %y: {c}) -> ({c}, {a}) {{
+      %0 = graph.matmul %a, %x : ({a}, {b}) -> {c}
+      %t = graph.permute_dims %x {{axes = array<i64: 1, 0>}} : ({b}) -> {t}
+      %1 = graph.sampled_matmul %a, %y, %t : ({a}, {c}, {t}) -> {a}
+      func.return %0, %1 : {c}, {a}
+    }}"""
+    return as_list(fuse_opt.compile(text, pipeline="lower-storage,default")(given, x, y))
 
 
 def mutated(rng: np.random.Generator, indptr: Array, indices: Array, columns: int) -> tuple[Array, Array]:
