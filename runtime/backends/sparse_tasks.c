@@ -394,9 +394,12 @@ static inline void f32x8_pairs(
         for (; k + L <= n; k += L) \
           _Pragma("GCC unroll 4") for (int c = 0; c < PARTS; c++) \
             sum[c] += *(const wide##_part *)(a + k + c * PL) * *(const wide##_part *)(b + k + c * PL); \
+        if (PARTS > 1) \
+          for (; k + PL <= n; k += PL) sum[0] += *(const wide##_part *)(a + k) * *(const wide##_part *)(b + k); \
         for (; k < n; k++) rest += a[k] * b[k]; \
-        _Pragma("GCC unroll 4") for (int c = 0; c < PARTS; c++) \
-          sum[c] = (sum[c] + sum[2 * PARTS + c]) + (sum[PARTS + c] + sum[3 * PARTS + c]); \
+        if (PARTS == 1 || n >= 4 * L) /* else there are zeros */ \
+          _Pragma("GCC unroll 4") for (int c = 0; c < PARTS; c++) \
+            sum[c] = (sum[c] + sum[2 * PARTS + c]) + (sum[PARTS + c] + sum[3 * PARTS + c]); \
         out[p] = wide##_total(sum) + rest; \
       } \
     } \
@@ -611,7 +614,7 @@ void fuse_csr_take(void *arg, long begin, long end) {
     for (int64_t p = starts[call->count]; p < call->option; p++) columns[p] = places[p] = 0;
 }
 
-/* A merge of rows; one task. */
+/* A merge of rows; one task. Which of two entries comes first is no branch, as none is foreseen. */
 void fuse_csr_union(void *arg, long begin, long end) {
   const struct fuse_sparse *call = arg;
   const int32_t *ap = (const int32_t *)PLACE(call, 0), *ai = (const int32_t *)PLACE(call, 1);
@@ -623,6 +626,12 @@ void fuse_csr_union(void *arg, long begin, long end) {
   for (int64_t row = 0; row < call->rows; row++) {
     int64_t a, b, last_a = row_of(call, ap, row, call->capacity, &a), last_b = row_of(call, bp, row, call->count, &b);
     last_a += a, last_b += b;
+    while (a < last_a && b < last_b && found < room) {
+      int32_t one = ai[a], other = bi[b], from_a = one <= other, from_b = other <= one;
+      indices[found] = one < other ? one : other;
+      in_a[found] = (int32_t)a | (from_a - 1), in_b[found] = (int32_t)b | (from_b - 1);
+      found++, a += from_a, b += from_b;
+    }
     while (a < last_a || b < last_b) {
       int from_a = a < last_a && (b == last_b || ai[a] <= bi[b]), from_b = b < last_b && (a == last_a || bi[b] <= ai[a]);
       if (found < room) {
