@@ -144,7 +144,7 @@ typedef int32_t line __attribute__((vector_size(LINE), aligned(4), may_alias));
       for (int j = 0; j < NV * L; j += most * name##_PL) \
         name##_pass(values, columns, count, readable, x + j, n, out + j, most, CH, FAR); \
   } \
-  static inline void name##_alone( \
+  static inline __attribute__((always_inline)) void name##_alone( \
       const T *values, const int32_t *columns, int64_t count, const T *x, int64_t n, T *out) { \
     name##_block(values, columns, count, 0, x, n, out, 1, 4, 0); \
   }
@@ -312,6 +312,12 @@ static inline void f32x8_pairs(
 #else
 #define f32x8_pairs f32x8_alone
 #endif
+/* Loops of their own keep more in registers, where these are few. */
+#ifdef __AVX512F__
+#define ROWS_APART inline __attribute__((always_inline))
+#else
+#define ROWS_APART __attribute__((noinline))
+#endif
 /* Of rows, in a block of `NV` vectors that begins `back` columns before. */
 #define EACH_ROW(condition, vector, back, NV, CH, FAR, step) \
   if (condition) { \
@@ -326,6 +332,13 @@ static inline void f32x8_pairs(
 /* Columns from j on of rows, and how many; there is at least one; wide, half and fourth are vectors of L, L/2 and L/4 elements. */
 #define PRODUCT(name, T, L, wide, half, fourth, HALF, SHORT_ROWS) \
   BLOCK(wide, T, L) BLOCK(half, T, (L / 2)) BLOCK(fourth, T, (L / 4)) TOTAL(wide, T) GATHER(wide, T) COLUMN(wide, T, L) SHORT_ROWS \
+  static ROWS_APART void name##_halves( \
+      const int32_t *indptr, int64_t begin, int64_t end, const T *values, const int32_t *columns, const T *x, int64_t n, T *out) { \
+    for (int64_t row = begin; row < end; row++) { \
+      int64_t first = indptr[row], count = indptr[row + 1] - first; \
+      HALF(values + first, columns + first, count, x, n, out + row * n); \
+    } \
+  } \
   static int64_t name##_piece( \
       const struct fuse_sparse *call, const int32_t *indptr, int64_t begin, int64_t end, const int64_t j) { \
     const int32_t *columns = (const int32_t *)PLACE(call, 1); \
@@ -340,10 +353,7 @@ static inline void f32x8_pairs(
     int64_t back = L - left; /* a last vector overlaps the one before */ \
     EACH_ROW(j >= back, wide, back, 1, 4, 0, left) \
     if (left >= L / 2) { \
-      for (int64_t row = begin; row < end; row++) { \
-        int64_t first = indptr[row], count = indptr[row + 1] - first; \
-        HALF(values + first, columns + first, count, x, n, out + row * n); \
-      } \
+      name##_halves(indptr, begin, end, values, columns, x, n, out); \
       return L / 2; \
     } \
     back = L / 2 - left; \
