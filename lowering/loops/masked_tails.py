@@ -15,7 +15,9 @@ becomes
 of which compilers make masked loads and stores where the machine has them; 15 elements one after the other took longer than
 112 in vectors. With a comparison in the place of the bits gcc would cut the loop where it fails, and make no vectors of it. Of
 bits that it knows gcc 12 makes blends with whole vectors of memory, which fault beyond the end of a page: `fo_bits` hides them.
-Narrow elements have such masks on few machines: where iterations may run twice, the last vector overlaps the one before.
+Narrow elements have such masks on few machines: where iterations may run twice, the last vector overlaps the one before. So it
+does of wider ones where the machine's masked stores are slow, as are those of AVX2 (13 cycles on Zen 3, one for a whole vector):
+`fo_repeated_place` and `fo_repeated_bits` choose when the text is compiled.
 What goes to memory of the function itself, which has room for whole vectors, is stored by all lanes: an accumulator's lane keeps
 what it has. A load of several lanes waits for masked stores to the same memory, and not for whole ones.
 """
@@ -49,6 +51,9 @@ _NOWHERE = 1 << 60
 """Where a loop ends of which that is not known: behind all memory of a function."""
 HIDDEN_BITS = "fo_bits"
 """The helper that gives a mask which compilers do not know."""
+REPEATED_BITS, REPEATED_PLACE = "fo_repeated_bits", "fo_repeated_place"
+"""The same, and where the last vector begins, of a loop whose iterations may run twice: all lanes of an earlier one, where
+masked stores take long."""
 NARROWEST = 4
 """Bytes of an element in memory: machines with masks for fewer are few."""
 
@@ -76,7 +81,7 @@ def mask_tails(
             continue
         upper = _left_over(op)
         if upper is not None and _is_plain(op):
-            _mask(op, upper, blocks)
+            _mask(op, upper, blocks, _may_repeat(op, upper, overlaid) and _stores_outside(op))
         elif upper is not None and _may_repeat(op, upper, overlaid):
             _overlap(op, upper, blocks, vector)
         elif upper is None and (whole := _whole_vectors(op, vector)) is not None:
@@ -188,6 +193,12 @@ def _may_repeat(loop: scf.ParallelOp, upper: int, shared: Collection[SSAValue]) 
     )
 
 
+def _stores_outside(loop: scf.ParallelOp) -> bool:
+    """Whether it stores, and nothing of that to memory of the function itself, where other loops read whole vectors."""
+    stored = [op.memref for op in loop.body.block.ops if isinstance(op, memref.StoreOp)]
+    return bool(stored) and not any(isinstance(each.owner, memref.AllocaOp) for each in stored)
+
+
 def _bytes(memory: SSAValue) -> int:
     kind = memory.type
     assert isa(kind, MemRefType)
@@ -202,7 +213,8 @@ class _Masks(BlockLoops):
         super().__init__(body)
         self._helpers = helpers
         self._made: set[Operation] = set()
-        self._masks: dict[tuple[int, bool], SSAValue] = {}
+        self._masks: dict[tuple[int, bool, str], SSAValue] = {}
+        self._places: dict[tuple[int, int], SSAValue] = {}
         self._rests: list[tuple[Size, bool, SSAValue]] = []
         self._wholes: dict[tuple[SSAValue, bool], SSAValue] = {}
         self._sized: dict[tuple[SSAValue, bool], SSAValue] = {}
@@ -288,17 +300,29 @@ class _Masks(BlockLoops):
         op.results[0].name_hint = name
         return op.results[0]
 
-    def mask(self, count: int, again: bool) -> SSAValue:
+    def mask(self, count: int, again: bool, may_repeat: bool = False) -> SSAValue:
         """The bits of so many lanes, and one beyond all lanes, for `again` another one: a single one would be compared."""
-        if (count, again) not in self._masks:
+        helper = REPEATED_BITS if may_repeat else HIDDEN_BITS
+        if (count, again, helper) not in self._masks:
             bits = self.number((1 << count) - 1 | 1 << WIDTH + again)
-            assert isinstance(bits.owner, Operation)
-            self._helpers.setdefault(HIDDEN_BITS, ((INDEX,), INDEX))
-            hidden = func.CallOp(HIDDEN_BITS, [bits], [INDEX])
-            hidden.results[0].name_hint = "bits"
-            Rewriter.insert_op(hidden, InsertPoint.after(bits.owner))
-            self._masks[count, again] = hidden.results[0]
-        return self._masks[count, again]
+            self._masks[count, again, helper] = self._asked(helper, [bits], "bits")
+        return self._masks[count, again, helper]
+
+    def place(self, whole: int, rest: int) -> SSAValue:
+        """Where the last vector begins, behind so many elements in whole vectors, with so many left over that may run twice."""
+        if (whole, rest) not in self._places:
+            numbers = [self.number(whole), self.number(WIDTH - rest)]
+            self._places[whole, rest] = self._asked(REPEATED_PLACE, numbers, "place")
+        return self._places[whole, rest]
+
+    def _asked(self, helper: str, numbers: Sequence[SSAValue], name: str) -> SSAValue:
+        """What a helper says of numbers, behind them."""
+        self._helpers.setdefault(helper, ((INDEX,) * len(numbers), INDEX))
+        last = max((number.owner for number in numbers), key=list(self.body.ops).index)
+        call = func.CallOp(helper, list(numbers), [INDEX])
+        call.results[0].name_hint = name
+        Rewriter.insert_op(call, InsertPoint.after(last))
+        return call.results[0]
 
 
 def _mask_sized(loop: scf.ParallelOp, size: Size, begin: Extent, blocks: _Masks) -> None:
@@ -372,8 +396,8 @@ def _count(lower: SSAValue, upper: SSAValue) -> SSAValue | None:
     return count if isinstance(count.owner, Operation) else None
 
 
-def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
-    """Puts whole vectors and a masked one in the place of the loop."""
+def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks, may_repeat: bool) -> None:
+    """Puts whole vectors and a masked one in the place of the loop, or where iterations may run twice one that overlaps them."""
     lower = constant(loop.lowerBound[0])
     assert lower is not None
     whole = lower + (upper - lower) // WIDTH * WIDTH
@@ -385,8 +409,9 @@ def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
     Rewriter.erase_op(loop)
     block = tail.body.block
     lane = block.args[0]
-    guard = Guard(block, _moved(lane, whole, blocks), whole + WIDTH, blocks.zero)
-    guard.put(lambda again: _is_set(block, blocks.mask(upper - whole, again), blocks))
+    begin = blocks.place(whole, upper - whole) if may_repeat else blocks.number(whole) if whole else None
+    guard = Guard(block, _moved(lane, begin), whole + WIDTH, blocks.zero)
+    guard.put(lambda again: _is_set(block, blocks.mask(upper - whole, again, may_repeat), blocks))
 
 
 def _overlap(loop: scf.ParallelOp, upper: int, blocks: _Masks, vector: int) -> None:
@@ -411,11 +436,11 @@ def _cut(loop: scf.ParallelOp, at: int, blocks: _Masks) -> None:
     Rewriter.erase_op(loop)
 
 
-def _moved(lane: BlockArgument, first: int, blocks: BlockLoops) -> SSAValue:
+def _moved(lane: BlockArgument, first: SSAValue | None) -> SSAValue:
     """The counter of a loop that begins at 0, in the place of one that began there."""
-    if not first:
+    if first is None:
         return lane
-    place = arith.AddiOp(blocks.number(first), lane)
+    place = arith.AddiOp(first, lane)
     place.result.name_hint = lane.name_hint
     lane.name_hint = "lane"
     lane.replace_all_uses_with(place.result)

@@ -6,6 +6,27 @@ FO_FN long fo_bits(long bits) {
   return bits;
 }
 
+/* fo_repeated_place: where the last vector of a loop begins whose iterations may run twice, behind `whole` of them: there, or
+   `missing` before, with which it is a whole one, on machines that store whole vectors much faster than masked ones. */
+FO_FN long fo_repeated_place(long whole, long missing) {
+#if defined(__AVX512F__) || defined(__ARM_FEATURE_SVE)
+  (void)missing;
+  return whole;
+#else
+  return whole - missing;
+#endif
+}
+
+/* fo_repeated_bits: the mask of its lanes: `bits`, which the compiler does not know any more, or all. */
+FO_FN long fo_repeated_bits(long bits) {
+#if defined(__AVX512F__) || defined(__ARM_FEATURE_SVE)
+  return fo_bits(bits);
+#else
+  (void)bits;
+  return -1;
+#endif
+}
+
 /* fo_zero_{f32|f64}: zero, which the compiler does not know. */
 FO_FN float fo_zero_f32(void) {
   return fo_from_bits_f32((fo_{u32|u64})fo_bits(0));
@@ -73,12 +94,69 @@ FO_FN void fo_rows_f32(const float *restrict from, long at, long row, long step,
 #endif
 }
 
+/* fo_transpose_halves_u32: the tile of 16 x 16 elements of fo_transpose_tile_u32 by blocks of 8 x 8, for machines whose vectors are
+   half a cache line: of longer ones gcc makes memory there, and half the speed. */
+FO_FN void fo_transpose_halves_u32(const fo_u32 *from, long step, fo_u32 *to, long to_step) {
+#if defined(__AVX__) && __GNUC__ >= 12
+  typedef fo_u32 part __attribute__((vector_size(16), aligned(4), may_alias));
+  typedef fo_u32 row __attribute__((vector_size(32)));
+  typedef fo_u32 kept __attribute__((vector_size(32), aligned(4), may_alias));
+  for (int block = 0; block < 4; block++) {
+    const fo_u32 *source = from + block / 2 * 8 * step + block % 2 * 8;
+    fo_u32 *target = to + block % 2 * 8 * to_step + block / 2 * 8;
+    for (int k = 0; k < 8; k += 4) {
+      row a[4], b[4];
+      for (int i = 0; i < 4; i++) {
+        part low = *(const part *)(source + i * step + k), high = *(const part *)(source + (i + 4) * step + k);
+        a[i] = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+      }
+      for (int i = 0; i < 4; i += 2) {
+        b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+      }
+      for (int i = 0; i < 2; i++) {
+        *(kept *)(target + (k + 2 * i) * to_step) = __builtin_shufflevector(b[i], b[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        *(kept *)(target + (k + 2 * i + 1) * to_step) = __builtin_shufflevector(b[i], b[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+      }
+    }
+  }
+#else
+  (void)from, (void)step, (void)to, (void)to_step;
+#endif
+}
+
+/* fo_transpose_halves_u64: the same for fo_transpose_tile_u64, by blocks of 4 x 4. */
+FO_FN void fo_transpose_halves_u64(const fo_u64 *from, long step, fo_u64 *to, long to_step) {
+#if defined(__AVX__) && __GNUC__ >= 12
+  typedef fo_u64 part __attribute__((vector_size(16), aligned(8), may_alias));
+  typedef fo_u64 row __attribute__((vector_size(32)));
+  typedef fo_u64 kept __attribute__((vector_size(32), aligned(8), may_alias));
+  for (int block = 0; block < 4; block++) {
+    const fo_u64 *source = from + block / 2 * 4 * step + block % 2 * 4;
+    fo_u64 *target = to + block % 2 * 4 * to_step + block / 2 * 4;
+    for (int k = 0; k < 4; k += 2) {
+      row a[2];
+      for (int i = 0; i < 2; i++) {
+        part low = *(const part *)(source + i * step + k), high = *(const part *)(source + (i + 2) * step + k);
+        a[i] = __builtin_shufflevector(low, high, 0, 1, 2, 3);
+      }
+      *(kept *)(target + k * to_step) = __builtin_shufflevector(a[0], a[1], 0, 4, 2, 6);
+      *(kept *)(target + (k + 1) * to_step) = __builtin_shufflevector(a[0], a[1], 1, 5, 3, 7);
+    }
+  }
+#else
+  (void)from, (void)step, (void)to, (void)to_step;
+#endif
+}
+
 /* fo_transpose_tile_{u8|u32}: a tile of 16 x 16 elements, transposed in registers; its rows are `step` apart, then `to_step`. */
 FO_FN void fo_transpose_tile_u8(const void *from, long step, void *to, long to_step) {
   typedef {unsigned char|fo_u32} element;
   const element *source = from;
   element *target = to;
-#if defined(__clang__) || __GNUC__ >= 12
+#if {0|defined(__AVX__) && !defined(__AVX512F__) && __GNUC__ >= 12}
+  {(void)0|fo_transpose_halves_u32(source, step, target, to_step)};
+#elif defined(__clang__) || __GNUC__ >= 12
   typedef element line __attribute__((vector_size({16|64})));
   line a[16], b[16];
   for (int i = 0; i < 16; i++) __builtin_memcpy(&a[i], source + i * step, sizeof a[i]);
@@ -149,7 +227,9 @@ FO_FN void fo_transpose_tile_u64(const void *from, long step, void *to, long to_
   typedef fo_u64 element;
   const element *source = from;
   element *target = to;
-#if defined(__clang__) || __GNUC__ >= 12
+#if defined(__AVX__) && !defined(__AVX512F__) && __GNUC__ >= 12
+  fo_transpose_halves_u64(source, step, target, to_step);
+#elif defined(__clang__) || __GNUC__ >= 12
   typedef element line __attribute__((vector_size(64)));
   line a[8], b[8];
   for (int i = 0; i < 8; i++) __builtin_memcpy(&a[i], source + i * step, sizeof a[i]);
