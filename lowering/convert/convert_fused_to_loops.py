@@ -42,6 +42,7 @@ from fuse_opt.lowering.kernel.buffers import Parameter, Scratch
 from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_name
 from fuse_opt.lowering.loops.block_conversions import convert_in_blocks
+from fuse_opt.lowering.loops.carried_digits import carry_digits
 from fuse_opt.lowering.loops.constant_division import divide_in_f64
 from fuse_opt.lowering.loops.distribution import distribute_loops
 from fuse_opt.lowering.loops.excess_precision import (
@@ -204,6 +205,7 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
         mask_tails(loops.body, loops.helpers, sizes, loops.shared, bits // 8)
     if (vectors := UNROLL.count(kernel)) is not None:
         unroll_vectors(loops.body, vectors * WIDTH)
+    carry_digits(loops.body)
     return bits, lines_alone
 
 

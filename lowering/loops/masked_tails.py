@@ -318,7 +318,8 @@ class _Masks(BlockLoops):
     def _asked(self, helper: str, numbers: Sequence[SSAValue], name: str) -> SSAValue:
         """What a helper says of numbers, behind them."""
         self._helpers.setdefault(helper, ((INDEX,) * len(numbers), INDEX))
-        last = max((number.owner for number in numbers), key=list(self.body.ops).index)
+        made = {number.owner for number in numbers}
+        last = next(op for op in reversed(list(self.body.ops)) if op in made)
         call = func.CallOp(helper, list(numbers), [INDEX])
         call.results[0].name_hint = name
         Rewriter.insert_op(call, InsertPoint.after(last))
