@@ -1,9 +1,9 @@
 // RUN: fuse-opt %s --fuse-elementwise --fuse-row --dump-decisions=%t -o %t.fused
 // RUN: filecheck %s --check-prefix=DUMP < %t
-// RUN: fuse-opt %s --fuse-elementwise --fuse-row --replay-decisions=%t | diff - %t.fused
 // RUN: fuse-opt %s --fuse-elementwise --fuse-row --fuel=2 --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=FUEL
 // RUN: fuse-opt %s --fuse-elementwise --fuse-row=fuel=0 | filecheck %s --check-prefix=FIRST
 // RUN: not fuse-opt %s --fuse-row --replay-decisions=%t 2>&1 | filecheck %s --check-prefix=GONE
+// RUN: fuse-opt %s --fuse-elementwise --fuse-row --replay-decisions=%t | diff - %t.fused
 
 // DUMP:      fuse-elementwise @main: graph.subtract#0 %shifted + graph.exp#0
 // DUMP-NEXT: fuse-row @main: graph.max#0 %largest + graph.subtract#0 %shifted
