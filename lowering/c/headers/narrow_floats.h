@@ -70,21 +70,22 @@ FO_FN void fo_widen_i1(const unsigned char *from, long at, int *to, long to_at, 
     *(fo_words *)(to + i) = __builtin_ia32_pmovzxbd512_mask(few, (fo_words){0}, -1);
     i = count;
   }
-#elif defined(__AVX2__) && (defined(__clang__) || __GNUC__ >= 9)
+#elif defined(__AVX2__) && !defined(__clang__)
   /* Whole vectors of words: loops that load these at once would wait for narrower stores. */
-  typedef unsigned char fo_bytes __attribute__((vector_size(8), aligned(1), may_alias));
+  typedef long fo_pair __attribute__((vector_size(16)));
+  typedef char fo_bytes __attribute__((vector_size(16)));
   typedef int fo_words __attribute__((vector_size(32), aligned(4), may_alias));
-  for (; i + 8 <= count; i += 8) *(fo_words *)(to + i) = __builtin_convertvector(*(const fo_bytes *)(from + i), fo_words);
-  if (i < count) {
+  for (; i < count; i += 8) {
     fo_u64 few = 0;
-    if (count < 8) {
-      for (long k = count; k-- > i;) few = few << 8 | from[k];
-    } else {
+    if (count - i >= 8) {
+      __builtin_memcpy(&few, from + i, 8);
+    } else if (count >= 8) {
       __builtin_memcpy(&few, from + count - 8, 8);
       few >>= 8 * (8 - (count - i));
+    } else {
+      for (long k = count; k-- > i;) few = few << 8 | from[k];
     }
-    *(fo_words *)(to + i) = __builtin_convertvector((fo_bytes)few, fo_words);
-    i += 8;
+    *(fo_words *)(to + i) = (fo_words)__builtin_ia32_pmovzxbd256((fo_bytes)(fo_pair){(long)few, 0});
   }
   if (i % 16) *(fo_words *)(to + i) = (fo_words){0};
 #endif
