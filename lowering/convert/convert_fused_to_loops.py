@@ -192,7 +192,7 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
         relax_math(loops.body, loops.helpers)
     else:
         round_in_registers(loops.body, loops.helpers)
-        divide_in_f64(loops.body)
+        divide_in_f64(loops.body, loops.helpers)
         share_exponentials(loops.body, loops.helpers)
     if is_nontemporal(kernel):
         make_nontemporal(loops.body, loops.shared, estimate(loops.tasks), loops.helpers)

@@ -4,6 +4,9 @@ the one unit that does both, while those that multiply and convert are idle.
 For x and c of f32, x times the f64 nearest to 1 / c is within 2**-52 of x / c, relatively. The middle m of two neighbours
 of f32 has 25 bits; where x / c is not m, x and c * m differ by a unit at least, so x / c and m by 2**-49. Where it is m, it
 is no normal number, as c * m has 24 bits; c has as many such odd multiples as `is_exact_divisor` tries.
+
+Where vectors have 256 bits, conversions of one take as long as a division: there one of four is a multiplication, which leaves
+the rest to the other unit. Which of both `fo_divided_f32` is, is decided where the text is compiled.
 """
 
 from __future__ import annotations
@@ -11,19 +14,26 @@ from __future__ import annotations
 from math import frexp, isfinite
 from struct import pack, unpack
 
-from xdsl.dialects import arith, math
+from xdsl.dialects import arith, func, math
 from xdsl.dialects.builtin import Float32Type, FloatAttr, f32, f64
 from xdsl.ir import Block, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from fuse_opt.lowering.loops.strip_mining import Helpers
+
 FEWEST = 3
 """Divisions and roots of an iteration with which it is worth the conversions."""
+DIVIDED = "fo_divided_f32"
+"""The helper that divides or multiplies."""
 MOST_TRIALS = 4096
 """Multiples of a constant that are tried; more have those of few digits."""
 
 
-def divide_in_f64(body: Block) -> None:
-    """Rewrites the function of a kernel in place: in blocks with `FEWEST` of them half of divisions and roots at most."""
+def divide_in_f64(body: Block, helpers: Helpers) -> None:
+    """
+    Rewrites the function of a kernel in place: in blocks with `FEWEST` of them half of divisions and roots at most, those beyond
+    a quarter by the helper.
+    """
     waiting: dict[Block, list[Operation]] = {}
     for op in body.walk():
         if not isinstance(op, arith.DivfOp | math.SqrtOp | math.RsqrtOp) or not isinstance(op.result.type, Float32Type):
@@ -33,8 +43,11 @@ def divide_in_f64(body: Block) -> None:
     for ops in waiting.values():
         count = sum(2 if isinstance(op, math.RsqrtOp) else 1 for op in ops)
         exact = [op for op in ops if isinstance(op, arith.DivfOp) and _has_exact_reciprocal(op)]
-        for op in exact[: count // 2 if count >= FEWEST else 0]:
-            _multiply(op, body)
+        for number, op in enumerate(exact[: count // 2 if count >= FEWEST else 0]):
+            if number < count // 4:
+                _multiply(op, body)
+            else:
+                _ask(op, body, helpers)
 
 
 def _has_exact_reciprocal(op: arith.DivfOp) -> bool:
@@ -72,3 +85,14 @@ def _multiply(op: arith.DivfOp, body: Block) -> None:
     quotient = arith.TruncFOp(product.result, f32)
     quotient.result.name_hint = op.result.name_hint
     Rewriter.replace_op(op, [wide, product, quotient])
+
+
+def _ask(op: arith.DivfOp, body: Block, helpers: Helpers) -> None:
+    number = _constant(op)
+    assert number is not None
+    reciprocal = arith.ConstantOp(FloatAttr(1 / number, f64))
+    Rewriter.insert_op(reciprocal, InsertPoint.at_start(body))
+    helpers.setdefault(DIVIDED, ((f32, f32, f64), f32))
+    call = func.CallOp(DIVIDED, [op.lhs, op.rhs, reciprocal.result], [f32])
+    call.results[0].name_hint = op.result.name_hint
+    Rewriter.replace_op(op, call)

@@ -97,6 +97,18 @@ FO_FN float fo_rem_f32(float a, float b) {
   return b == b ? r : b;
 }
 
+/* fo_divided_f32: x / c for a constant c whose reciprocal in f64 is r, and with which both ways give the same bits: by the unit that
+   divides, or beside it where vectors are wide enough for conversions to be worth it. */
+FO_FN float fo_divided_f32(float x, float c, double r) {
+#if defined(__AVX__) && !defined(__AVX512F__)
+  (void)r;
+  return x / c;
+#else
+  (void)c;
+  return (float)((double)x * r);
+#endif
+}
+
 /* fo_floordiv_{f32|f64}: the floored quotient (numpy.floor_divide); b == 0 gives a / b. Calls {fmodf|fmod}: not vectorised. */
 FO_FN float fo_floordiv_f32(float a, float b) {
   float r = __builtin_fmodf(a, b);
