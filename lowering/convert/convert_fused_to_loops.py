@@ -42,8 +42,7 @@ from fuse_opt.lowering.kernel.buffers import Parameter, Scratch
 from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_name
 from fuse_opt.lowering.loops.block_conversions import convert_in_blocks
-from fuse_opt.lowering.loops.carried_digits import carry_digits
-from fuse_opt.lowering.loops.constant_division import divide_in_f64
+from fuse_opt.lowering.loops.constant_division import carry_digits, divide_in_f64
 from fuse_opt.lowering.loops.distribution import distribute_loops
 from fuse_opt.lowering.loops.excess_precision import (
     choose_narrow,
