@@ -173,6 +173,15 @@ VECTOR = Knob(
     "bits of the vectors that the compiler prefers (gcc on x86); [without it](#transforms-of-loops) mostly the widest",
     (256,),
 )
+TILE_BITS = Knob(
+    "tile_bits",
+    Counts(256, 512, power=True),
+    ("matmul",),
+    False,
+    "bits of the vectors that tiles of sums are cut for, where a product has more than 9 rows",
+    (256,),
+    usual=512,
+)
 SCRATCH = Knob(
     "scratch",
     Words(("any", "little")),
@@ -198,5 +207,6 @@ KNOBS = (
     AHEAD,
     UNROLL,
     VECTOR,
+    TILE_BITS,
     SCRATCH,
 )

@@ -65,6 +65,8 @@ class Device:
     """Bytes of the largest cache; 0 where it does not matter to how kernels store."""
     first_cache_bytes: int = 48 << 10
     """Bytes of a core's first level cache for data."""
+    vector_bytes: int = 64
+    """Bytes of the widest vectors that it multiplies: of 64 there are 32 registers, of 32 sixteen."""
     window: int = 150
     """Instructions that a core looks ahead."""
     across: float = 2.0

@@ -36,6 +36,7 @@ from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_sized, is_static, shape
 from fuse_opt.passes.decisions.choices import Choices, choosing
+from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.frozen.prepare_function import PrepareFunction
 from fuse_opt.passes.frozen.transformed_filters import TransformedFilters
 from fuse_opt.passes.options import check_counts
@@ -77,9 +78,12 @@ class PackWeightsPass(RewritePass):
 
     smallest_bytes: int = 49152
     """An operand that has no more bytes is left as it is: first caches hold it, wherever its elements lie."""
+    device: str = "cpu"
+    """For whose vectors panels are as wide as tiles: a device's name, or the path of a .toml file like theirs."""
 
     def __post_init__(self) -> None:
         check_counts(self)
+        find_device(self.device)
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         with choosing(self.name, op) as choices:
@@ -182,7 +186,10 @@ class _Packing:
         if not (group := group_in_panels(*elements)) or (group > 1 and windows is not None):
             message = f"'{op.name}' is of {elements[0]} and {elements[1]}; packed are f32 and f64, and i8 that ui8 meet"
             raise Unschedulable("element-type", message, op)
-        width = panel_width(of, itemsize, group) if windows is None else filter_panel_width(windows.merged(), itemsize)
+        if windows is None:
+            width = panel_width(of, itemsize, group, 8 * int(find_device(self.options.device).vector_bytes))
+        else:
+            width = filter_panel_width(windows.merged(), itemsize)
         weight = _Weight(op, argument, of, width, group, batch)
         is_read_in_panels = windows is not None and reads_rows(
             windows.merged()

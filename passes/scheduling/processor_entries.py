@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fuse_opt.dialects.fused.knobs import LENT, WINDOW
+from fuse_opt.dialects.fused.knobs import LENT, TILE_BITS, WINDOW
 from fuse_opt.passes.devices.device import Device
 
 ROWS_OF_CACHE = 48
@@ -12,5 +12,9 @@ so, of 233 .90 to .96, of 300 to 650 .75 to .94 (Emerald Rapids, all levels of m
 
 def processor_entries(kind: str, device: Device) -> dict[str, int]:
     """Entries for a schedule of that kind; none for a processor like those that lowering was measured on."""
-    stated = {WINDOW: int(device.window), LENT: int(device.first_cache_bytes) // ROWS_OF_CACHE}
+    stated = {
+        WINDOW: int(device.window),
+        LENT: int(device.first_cache_bytes) // ROWS_OF_CACHE,
+        TILE_BITS: 8 * int(device.vector_bytes),
+    }
     return {knob.name: value for knob, value in stated.items() if kind in knob.kinds and value != knob.usual}

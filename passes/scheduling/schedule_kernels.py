@@ -135,8 +135,8 @@ class ScheduleKernelsPass(ModulePass):
     With `scratch=little` kernels of a processor work in less memory beside their values, as budgets may need it: gradients of
     convolutions (the entry of that name), and reductions in one part, which leave less to several threads.
 
-    Of a processor whose record says another `window` or `first_cache_bytes` than `device_cpu.toml`, kernels get the entries
-    `window` and `lent` (a forty-eighth of that cache).
+    Of a processor whose record says another `window`, `first_cache_bytes` or `vector_bytes` than `device_cpu.toml`, kernels get
+    the entries `window`, `lent` (a forty-eighth of that cache) and `tile_bits`.
 
     With `versions`, a kernel over rows whose length is a size gets the entries `short` and `long`: C of its own for very short
     rows and for long ones, chosen by the length at the entry of its function. Compilers take two to four times as long for it.

@@ -1,13 +1,16 @@
-"""How many processors work for this process at a time."""
+"""How many processors work for this process at a time, and which instructions they have."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 _ROOT = Path("/")
+NARROW_VECTOR_BYTES = 32
+"""Of the vectors of a processor of x86 without AVX-512."""
 
 
 def usable_processors(root: Path = _ROOT) -> int:
@@ -41,3 +44,17 @@ def _quota(folder: Path) -> Iterator[int]:
         quota, period = (int((folder / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
         if quota > 0:
             yield -(-quota // period)
+
+
+def processor_features(named: tuple[str, ...], said: Path = Path("/proc/cpuinfo")) -> tuple[str, ...]:
+    """Those of the named instruction sets that the processor has, as Linux says of x86; all where nothing is said of them."""
+    try:
+        flags = re.search(r"^flags\s*:(.*)$", said.read_text(), re.MULTILINE)
+    except OSError:
+        return named
+    return named if flags is None else tuple(name for name in named if name in flags[1].split())
+
+
+def is_avx2_alone(features: tuple[str, ...]) -> bool:
+    """Whether a processor with these features, of "avx2" and "avx512f", has vectors of 256 bits and no wider ones."""
+    return "avx2" in features and "avx512f" not in features

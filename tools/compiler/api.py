@@ -29,6 +29,7 @@ from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, measure_of_arenas, require_c_compiler
 from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram, GrowingProgram, growing_caches
 from fuse_opt.tools.compiler.fallback import build_unfusing
+from fuse_opt.tools.compiler.host_device import with_host_device
 from fuse_opt.tools.compiler.located import Source, located
 from fuse_opt.tools.compiler.notebook import Page, page_of
 from fuse_opt.tools.compiler.pipeline import FOR_CPUS, LAUNCH_BY_LAUNCH, UNFUSED_PIPELINE, make_passes, run_pipeline
@@ -276,6 +277,7 @@ def _all_passes(
         backend, _unavailable(target, device), load_problem if target == "cpu" else lambda name: None
     )
     passes = with_dispatch_table([*chosen, *_passes(target, pipeline, poison)])
+    passes = with_host_device(passes) if target == "cpu" else passes
     return passes if target == "reference" else with_tuned(passes, tuned)
 
 

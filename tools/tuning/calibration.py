@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fuse_opt.passes.devices.device import Device
+from fuse_opt.runtime.host.processors import NARROW_VECTOR_BYTES, is_avx2_alone, processor_features
 from fuse_opt.tools.commands.measuring import example_inputs
 from fuse_opt.tools.compiler.api import compile as compile_program
 from fuse_opt.tools.compiler.compiled_program import CompiledProgram
@@ -51,9 +52,11 @@ def calibrated(named: Device, processors: int) -> Device:
     in_cache = _pass_seconds(_copy((cache // 8) // 4))
     products = tuple((name, _product_rate(name)) for name, _ in named.products)
     window = _fastest({number: _cut_chain(number) for number in _WINDOWS}, named.window)
+    features = processor_features(named.features)
     return replace(
         named,
         first_cache_bytes=first_cache() or named.first_cache_bytes,
+        vector_bytes=NARROW_VECTOR_BYTES if is_avx2_alone(features) else named.vector_bytes,
         window=window,
         bandwidth=_moved(copied // 4) / _pass_seconds(_copy(copied // 4)),
         cache_bytes=cache,
@@ -62,7 +65,7 @@ def calibrated(named: Device, processors: int) -> Device:
         rate=_arithmetic_rate((cache // 8) // 4),
         launch=_launch_seconds(),
         processors=processors,
-        features=processor_features(named.features),
+        features=features,
         strided=_strided_cost(inner or named.cache_bytes),
         across=_across_cost(cache),
         products=products,
@@ -103,15 +106,6 @@ def cores_of(processors: int, said: Path = Path("/sys/devices/system/cpu")) -> i
             if (index / "level").read_text().strip() == "2":
                 caches.add((index / "shared_cpu_list").read_text().strip())
     return min(processors, len(caches) or processors)
-
-
-def processor_features(named: tuple[str, ...], said: Path = Path("/proc/cpuinfo")) -> tuple[str, ...]:
-    """Those of the named instruction sets that the processor has, as Linux says of x86; all where nothing is said of them."""
-    try:
-        flags = re.search(r"^flags\s*:(.*)$", said.read_text(), re.MULTILINE)
-    except OSError:
-        return named
-    return named if flags is None else tuple(name for name in named if name in flags[1].split())
 
 
 @dataclass(frozen=True)

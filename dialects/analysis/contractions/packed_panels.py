@@ -12,6 +12,7 @@ from math import prod
 
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.dialects.types.extents import is_number
 
 LANE_BYTES = 64
 """Of a vector; widths are whole vectors."""
@@ -21,6 +22,10 @@ _RATE = {2: 0.8, 3: 0.98, 4: 1.0, 5: 0.97, 6: 0.84}
 """By vectors of a panel: how fast tiles of many rows are, next to the fastest (measured, AVX-512)."""
 _OF_FEW_ROWS = {1: 6, 2: 6, 3: 6, 4: 6, 5: 5, 6: 4, 7: 3, 8: 3, 9: 3}
 """Vectors of a panel by rows, where one tile has all of them: about as many sums as registers hold (measured alike)."""
+NARROW_BITS = 256
+"""Of vectors where there are sixteen registers."""
+LEAST_NARROW = 96
+"""Of the contracted dimension: to call a tile that is cut for narrow vectors takes too much time for fewer steps."""
 GROUP_VECTORS = 2
 """Of a panel of groups: as wide as two matrix registers of x86 processors."""
 MOST_POSITIONS = 256
@@ -31,9 +36,25 @@ LARGEST_COPY = 768 << 10
 """Bytes of the input that are copied to the stack for all positions, with zeros around them."""
 
 
-def panel_width(product: Contraction, itemsize: int, group: int = 1) -> int:
-    """Columns of a panel of the right operand of a product of elements of so many bytes, with groups of them along the depth."""
+def is_narrow(product: Contraction, itemsize: int, group: int, bits: int) -> bool:
+    """
+    Whether tiles of a product of elements of so many bytes are cut for narrow vectors, of so many bits: then panels are of two of
+    them. A first cache holds the part of such a panel that all rows meet; tiles of few rows are as wide as can be, as they read
+    each part once, and f64 gains nothing where panels are copied in the call (measured).
+    """
+    if bits != NARROW_BITS or group > 1 or itemsize != 4 or product.depth < LEAST_NARROW:
+        return False
+    return is_number(product.rows) and product.rows > max(_OF_FEW_ROWS)
+
+
+def panel_width(product: Contraction, itemsize: int, group: int = 1, bits: int = 8 * LANE_BYTES) -> int:
+    """
+    Columns of a panel of the right operand of a product of elements of so many bytes, with groups of them along the depth, for
+    vectors of so many bits.
+    """
     lanes = LANE_BYTES // itemsize
+    if is_narrow(product, itemsize, group, bits):
+        return lanes
     if group > 1 and product.rows not in _OF_FEW_ROWS:
         return GROUP_VECTORS * lanes
     whole = -(-product.columns // lanes)

@@ -34,6 +34,10 @@ _AHEAD = 8
 """Rows of the right operand that a tile asks for before it is at them: each may lie in another page."""
 _NARROW = 32
 """Bytes of a vector where there are sixteen registers."""
+_STRETCH = 128
+"""Steps that such a tile sums at a time: blocks of as many, as wider vectors have, would reload what a first cache holds."""
+_SETS_BYTES = 4096
+"""Of rows at a multiple of this distance lines lie in one set of a first cache of 32 KiB."""
 _PART_VECTORS = {1: 8, 2: 4, 3: 3, 4: 3, 5: 2, 6: 2}
 """By rows at a time: such vectors beside each other."""
 _MORE_VECTORS = {1: 8, 2: 8, 3: 6, 4: 5, 5: 4, 6: 3}
@@ -134,12 +138,19 @@ class _Tile:
     """Whether it leaves a copy of the right operand's rows."""
 
     def sums(
-        self, width: int, rows: int, columns: int, pointers: _Pointers, indent: str, asks_ahead: bool = True
+        self,
+        width: int,
+        rows: int,
+        columns: int,
+        pointers: _Pointers,
+        indent: str,
+        asks_ahead: bool = True,
+        is_whole: bool = False,
     ) -> str:
         """
         Those of some rows and columns in vectors of so many bytes at most, from what the pointers to a, b and c point to, with
         a copy of b's rows where there is a pointer to one; `asks_ahead` for the right operand where vectors are shorter than
-        lines; else a tile does that has time to load more.
+        lines; else a tile does that has time to load more. `is_whole` where they are all of a tile whose vectors are shorter.
         """
         kind, (a, b, c, d) = self.kind, pointers
         lanes, starts = vectors_of_columns(columns, width // self.size)
@@ -156,12 +167,18 @@ class _Tile:
         asks = ahead if far and width == LINE else []
         if width == LINE:
             asks += of.prefetch[1:]
-        elif width == _NARROW and asks_ahead and single:
-            asks = [f"  __builtin_prefetch(q + {_AHEAD // 2} * b_step + {at});" for at in range(0, columns, 2 * lanes)]
+        by_stretches = is_whole and single and not waits and width == _NARROW and self.size == 4
+        rows_ahead = 0 if width != _NARROW or not single or not asks_ahead else _AHEAD // 2
+        if by_stretches:
+            rows_ahead = _AHEAD if self.is_far else 0
+        if rows_ahead:
+            asks = [f"  __builtin_prefetch(q + {rows_ahead} * b_step + {at});" for at in range(0, columns, 2 * lanes)]
         if rows == 1 and single and not d:
             lines += in_stretches(names[0], lambda sums: self._step(width, [sums], starts, places, asks))
             return self._stored(lines, names, starts, c, indent)
         step = self._step(width, names, starts, places, asks)
+        if by_stretches:
+            return self._in_stretches(lines, names, starts, pointers, step, indent)
         first = [] if width != LINE or waits else self._asks_of_tile(rows, starts, pointers)
         first += self._asks_for_next() if width == LINE else []
         if width == LINE and not waits and of.written > 1 and (rows + 1) * len(starts) < _REGISTERS:
@@ -218,18 +235,61 @@ class _Tile:
             "  }",
         ]
 
-    def _asks_for_next(self) -> list[str]:
+    def _in_stretches(
+        self,
+        types: list[str],
+        names: list[list[str]],
+        starts: list[int],
+        pointers: _Pointers,
+        step: list[str],
+        indent: str,
+    ) -> str:
+        """
+        Sums, whose type and zeros are given, of a stretch of steps at a time, which join where sums go: rounding errors of a
+        short one are small. A loop takes a line of a's rows at a time, and asks for the rows of a behind the tile's and for what
+        is read later. Steps stay a loop, as gcc would add up addresses of those that are written out with too few registers.
+        Rows whose distance is that of the sets of a first cache evict each other: there none behind the tile's are asked for.
+        """
+        (a, _, c, _), line, rows = pointers, LINE // self.size, range(len(names))
+        head = [types[0]]
+        head += [
+            f"__builtin_prefetch({c} + {i} * c_step + {at}, 1);" for i in rows for at in range(0, starts[-1] + 1, line)
+        ]
+        asks: list[str] = []
+        if not self.transposed:
+            head.append(f"const long behind = a_step % {_SETS_BYTES // self.size} ? {len(names)} * a_step : 0;")
+            asks = [f"  __builtin_prefetch({a} + behind + {i} * a_step + p, 0, 2);" for i in rows]
+        head += [f"for (long from = 0; from < k; from += {_STRETCH}, add = 1) {{"]
+        body = [
+            f"const long last = k - from < {_STRETCH} ? k : from + {_STRETCH};",
+            *types[1:],
+            f"for (long p = from; p < last; p += {line}) {{",
+            *asks,
+            *self._asks_for_next(line // STEPS),
+            f"  const long end = last - p < {line} ? last : p + {line};",
+            "#pragma GCC unroll 1",
+            "  for (long u = p; u < end; u++) {",
+            *(f"  {each}" for each in step),
+            "  }",
+            "}",
+        ]
+        text = "".join(f"{indent}{each}\n" for each in head)
+        return text + self._stored(body, names, starts, c, indent + "  ") + indent + "}\n"
+
+    def _asks_for_next(self, times: int = 1) -> list[str]:
         """
         Prefetches, into a second cache, of some lines of what is read after the tile's own operands: a few at a time, as a
-        processor waits for no more than about twelve lines at once, and has to have some left for those that it reads.
+        processor waits for no more than about twelve lines at once, and has to have some left for those that it reads. Those of
+        several times are asked for at once where the loop counts them together.
         """
         rows, lines = self.steps.asks
+        rows *= times
         if not rows:
             return []
         last = LINE // self.size
         asked = [(row, line * last + last - 1) for row in range(rows) for line in range(lines)]
         return [
-            f"  if (p % {STEPS} == 0 && p < asked) {{",
+            f"  if (p % {times * STEPS} == 0 && p < asked) {{",
             *(f"    __builtin_prefetch(next + {row} * next_step + {at}, 0, 2);" for row, at in asked),
             f"    next += {rows} * next_step;",
             "  }",
@@ -246,24 +306,25 @@ class _Tile:
         for condition, width, beside in kinds:
             lanes = width // self.size
             of_rows, of_vectors = best_parts(rows, -(-columns // lanes), beside)
+            is_whole = len(of_rows) == len(of_vectors) == 1
             starts = [first * lanes for first, _ in of_vectors]
             sides = [end - start for start, end in pairwise([*starts, columns])]
             parts.append(condition)
             for side, group in groupby(zip(sides, starts, strict=True), lambda part: part[0]):
                 found = [start for _, start in group]
                 if len(found) == 1:
-                    parts += self._row_parts(width, of_rows, side, str(found[0]), "  ")
+                    parts += self._row_parts(width, of_rows, side, str(found[0]), "  ", is_whole)
                     continue
                 parts.append(f"  for (long j = {found[0]}; j < {found[-1] + side}; j += {side}) {{\n")
-                parts += [*self._row_parts(width, of_rows, side, "j", "    "), "  }\n"]
+                parts += [*self._row_parts(width, of_rows, side, "j", "    ", is_whole), "  }\n"]
         return "".join(parts) + "#endif\n"
 
-    def _row_parts(self, width: int, bounds: Bounds, columns: int, at: str, indent: str) -> list[str]:
+    def _row_parts(self, width: int, bounds: Bounds, columns: int, at: str, indent: str, is_whole: bool) -> list[str]:
         parts: list[str] = []
         for first, end in bounds:
             to = f"(d + {at})" if self.copies and first == 0 else ""
             pointers = f"(a + {self._place(str(first), '0')})", f"(b + {at})", f"(c + {first} * c_step + {at})", to
-            sums = self.sums(width, end - first, columns, pointers, indent + "  ", first == 0)
+            sums = self.sums(width, end - first, columns, pointers, indent + "  ", first == 0, is_whole)
             parts += [f"{indent}{{\n", sums, f"{indent}}}\n"]
         return parts
 

@@ -29,6 +29,7 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
 from fuse_opt.dialects.analysis.contractions.products import Product, product_of
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import TILE_BITS
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import estimate, is_decided, may_exceed
@@ -59,7 +60,14 @@ def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[
     arithmetic = arithmetic_of(elements[0], elements[1], in_pairs)
     panels = product.rhs.panels
     computed = isinstance(product.lhs, ComputedOperand), isinstance(product.rhs, ComputedOperand)
-    tiling = choose_tiling(product.contraction, arithmetic.sums.itemsize, arithmetic, panels and panels.width, computed)
+    tiling = choose_tiling(
+        product.contraction,
+        arithmetic.sums.itemsize,
+        arithmetic,
+        panels and panels.width,
+        computed,
+        TILE_BITS.number(kernel),
+    )
     return [_ProductLoops(kernel, product, arithmetic, tiling, storages).build()]
 
 

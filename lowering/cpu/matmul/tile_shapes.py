@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fuse_opt.lowering.c.headers.matrix_tiles import FEWEST_ROWS, SIDE, has_matrix_tile
@@ -28,6 +28,31 @@ DOT_COLUMNS = {1: 4, 2: 6, 3: 4, 4: 4, 5: 3}
 
 
 @dataclass(frozen=True, slots=True)
+class Vectors:
+    """Those that tiles are cut for."""
+
+    size: int
+    """Bytes."""
+    registers: int
+    """For sums and elements of the right operand."""
+    most_rows: int
+    rate: Mapping[int, float]
+    """By vectors side by side: how fast tiles are, next to the fastest."""
+    load: float
+    """Cycles for one of a panel."""
+    latency: float
+    """Cycles of a step at least."""
+
+    def lanes(self, itemsize: int) -> int:
+        return self.size // itemsize
+
+
+WIDE = Vectors(64, REGISTERS, MOST_ROWS, RATE, FAR_LOAD, LATENCY)
+NARROW = Vectors(32, 15, 6, {1: 0.8, 2: 1.0}, 0.5, 4.8)
+"""Of 32 bytes, with sixteen registers, for which a tile has 4 rows at least; more than two vectors side by side are slower."""
+
+
+@dataclass(frozen=True, slots=True)
 class TileShape:
     """Tiles of all rows, columns of a tile and of a panel, and whether the last panel takes what is left over, too."""
 
@@ -49,10 +74,10 @@ def dot_shape(rows: int, columns: int, groups: int) -> TileShape:
     return TileShape(tiles, some, some * groups)
 
 
-def panel_shape(rows: int, width: int, lanes: int, group: int = 1) -> TileShape:
+def panel_shape(rows: int, width: int, lanes: int, group: int = 1, of: Vectors = WIDE) -> TileShape:
     """Of tiles over panels of a width that is given, of groups of so many elements."""
     in_matrices = group > 1 and has_matrix_tile(min(max(rows, FEWEST_ROWS), MATRIX_ROWS), width)
-    return TileShape(-(-rows // (MATRIX_ROWS if in_matrices else _most_rows(width // lanes))), width, width)
+    return TileShape(-(-rows // (MATRIX_ROWS if in_matrices else _most_rows(width // lanes, of))), width, width)
 
 
 def grouped_shape(rows: int, columns: int, lanes: int) -> TileShape:
@@ -63,14 +88,14 @@ def grouped_shape(rows: int, columns: int, lanes: int) -> TileShape:
     return TileShape(-(-rows // MATRIX_ROWS), width, width)
 
 
-def best_shape(rows: int, columns: int, lanes: int) -> TileShape:
+def best_shape(rows: int, columns: int, lanes: int, of: Vectors = WIDE) -> TileShape:
     """Of tiles whose vectors lie along the columns."""
-    return min(_shapes(rows, columns, lanes), key=lambda found: _cycles(found, rows, columns, lanes))
+    return min(_shapes(rows, columns, lanes, of), key=lambda found: _cycles(found, rows, columns, lanes, of))
 
 
-def padded_shape(rows: int, lanes: int) -> TileShape:
+def padded_shape(rows: int, lanes: int, of: Vectors = WIDE) -> TileShape:
     """Of tiles of one vector, where columns fill most of it."""
-    return replace(best_shape(rows, lanes, lanes), pads=True)
+    return replace(best_shape(rows, lanes, lanes, of), pads=True)
 
 
 def shape_for_any_rows(columns: int, lanes: int) -> tuple[int, TileShape]:
@@ -79,38 +104,38 @@ def shape_for_any_rows(columns: int, lanes: int) -> tuple[int, TileShape]:
     function for each.
     """
     fewest = max(1, min(ANY_ROWS_VECTORS, columns // lanes))
-    found = [shape for shape in _shapes(MANY_ROWS, columns, lanes) if shape.width >= fewest * lanes]
-    shape = min(found, key=lambda one: _cycles(one, MANY_ROWS, columns, lanes))
+    found = [shape for shape in _shapes(MANY_ROWS, columns, lanes, WIDE) if shape.width >= fewest * lanes]
+    shape = min(found, key=lambda one: _cycles(one, MANY_ROWS, columns, lanes, WIDE))
     return min(MANY_ROWS // shape.tiles, ANY_ROWS_HEIGHT), shape
 
 
-def _shapes(rows: int, columns: int, lanes: int) -> Iterator[TileShape]:
+def _shapes(rows: int, columns: int, lanes: int, of: Vectors) -> Iterator[TileShape]:
     """Those of tiles whose vectors lie along the columns: by vectors, and by where the last columns go."""
-    for vectors in RATE:
+    for vectors in of.rate:
         width = vectors * lanes
         if width > max(columns, lanes):
             return
-        most = _most_rows(vectors)
+        most = _most_rows(vectors, of)
         yield TileShape(-(-rows // most), width, width)
         rest = columns % width
         merged = _vectors(width + rest, lanes)
-        if rest and columns > width and merged in RATE:
-            yield TileShape(-(-rows // _most_rows(merged)), width, width, True)
+        if rest and columns > width and merged in of.rate:
+            yield TileShape(-(-rows // _most_rows(merged, of)), width, width, True)
 
 
-def _cycles(shape: TileShape, rows: int, columns: int, lanes: int) -> tuple[float, int]:
+def _cycles(shape: TileShape, rows: int, columns: int, lanes: int, of: Vectors) -> tuple[float, int]:
     """About what a step along the contracted dimension costs for all rows and columns; of equal ones the wider tiles."""
     whole, rest = divmod(columns, shape.width)
     height = rows / shape.tiles
     last = rest + shape.width * shape.merges
-    cycles = (whole - shape.merges) * _step(height, shape.width // lanes)
+    cycles = (whole - shape.merges) * _step(height, shape.width // lanes, of)
     if last:
-        cycles += _step(height, _vectors(last, lanes))
+        cycles += _step(height, _vectors(last, lanes), of)
     return shape.tiles * cycles, -shape.width
 
 
-def _most_rows(vectors: int) -> int:
-    return min(MOST_ROWS, REGISTERS // vectors - 1)
+def _most_rows(vectors: int, of: Vectors) -> int:
+    return min(of.most_rows, of.registers // vectors - 1)
 
 
 def _vectors(columns: int, lanes: int) -> int:
@@ -120,7 +145,7 @@ def _vectors(columns: int, lanes: int) -> int:
     return -(-columns // lanes)
 
 
-def _step(rows: float, vectors: int) -> float:
+def _step(rows: float, vectors: int, of: Vectors) -> float:
     if not vectors:
         return 0.0
-    return max(rows * vectors / 2 / RATE.get(vectors, 1.0), (rows + vectors) / 2, LATENCY, FAR_LOAD * vectors)
+    return max(rows * vectors / 2 / of.rate.get(vectors, 1.0), (rows + vectors) / 2, of.latency, of.load * vectors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
+from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES, is_narrow
 from fuse_opt.dialects.analysis.contractions.product_copies import (
     BLOCK_ROWS,
     COPY_BYTES,
@@ -31,7 +31,10 @@ from fuse_opt.lowering.cpu.matmul.tile_copies import (
     tiles_of_block,
 )
 from fuse_opt.lowering.cpu.matmul.tile_shapes import (
+    NARROW,
+    WIDE,
     TileShape,
+    Vectors,
     best_shape,
     dot_shape,
     grouped_shape,
@@ -67,7 +70,8 @@ NEAR_ROWS = 64
 """Rows from which on a task has one block of them, or several."""
 NEAR_DEPTH = 128
 """Of the block of the contracted dimension for which a first cache holds a panel's part of it, and what tiles read beside: the
-first tile, which leaves it there, and others are 1.04 to 1.13 times as fast as with a part in a second cache (measured)."""
+first tile, which leaves it there, and others are 1.04 to 1.13 times as fast as with a part in a second cache (measured). Panels
+for narrow vectors have that of a longer block there."""
 GROUP_DEPTH = 256
 """Groups of a block of depth: a first cache holds a panel's, and setting up matrix registers is little beside them."""
 DOT_DEPTH = 1024
@@ -160,7 +164,7 @@ class Tiling:
         Whether panels are tasks, and some that a thread has next to each other take turns at each block of depth, or at each
         tile's rows.
         """
-        return self.panels_are_tasks or (self.depth_first and not self.copied_depth and batch == 1)
+        return self.panels_are_tasks or (self.depth_first and not self.copied_depth and batch == 1 == self.row_blocks)
 
     @property
     def most_rows(self) -> int:
@@ -193,22 +197,27 @@ def choose_tiling(
     arithmetic: Arithmetic | None = None,
     packed: int | None = None,
     computed: tuple[bool, bool] = (False, False),
+    bits: int = 8 * WIDE.size,
 ) -> Tiling:
     """
     The cut of a product of elements of so many bytes, or of narrow ones as they are computed in wider ones; `packed` is the
-    width of the panels that the right operand is in already, `computed` whether operands are in no memory but copies.
+    width of the panels that the right operand is in already, `computed` whether operands are in no memory but copies, `bits`
+    those of the vectors that tiles of many rows are cut for.
     """
-    lanes = 64 // itemsize
+    lanes = WIDE.lanes(itemsize)
     group, stored, converts = 1, itemsize, False
     if arithmetic is not None:
         group, stored = arithmetic.group, arithmetic.left.itemsize
         converts = arithmetic.converts
     if not is_number(product.rows):
         return _tiling_for_any_rows(product, lanes, itemsize, arithmetic, packed, computed)
+    vectors = NARROW if is_narrow(product, itemsize, group, bits) else WIDE
     if packed is None:
-        shape, packs, along_depth = _shape(product, lanes, itemsize, arithmetic, computed[1])
+        shape, packs, along_depth = _shape(product, itemsize, arithmetic, computed[1], vectors)
     else:
-        shape, packs, along_depth = panel_shape(product.rows, packed, lanes, group), False, False
+        vectors = vectors if packed <= max(vectors.rate) * vectors.lanes(itemsize) else WIDE
+        lanes = vectors.lanes(itemsize)
+        shape, packs, along_depth = panel_shape(product.rows, packed, lanes, group, vectors), False, False
     height, taller = divmod(product.rows, shape.tiles)
     width = shape.width
     panels = max(1, -(-product.columns // width) - shape.merges)
@@ -221,7 +230,7 @@ def choose_tiling(
     block = max(1, min(_block_rows(product, stored) // max(height, 1), shape.tiles))
     is_plain = not (computed[1] or along_depth or shape.pads or (arithmetic is not None and arithmetic.is_narrow))
     turns = converts or computed[0] or product.lhs[-1] != 1
-    longest = _longest_dots(product.rows) if along_depth else _longest_block(product, itemsize, turns)
+    longest = _longest_dots(product.rows) if along_depth else _longest_block(product, itemsize, turns, vectors)
     if group > 1:
         longest = product.depth if by_tiles else GROUP_DEPTH * group
     depth = depth_blocks(product.depth, longest, LANE_BYTES // stored if group > 1 else 16)
@@ -314,7 +323,7 @@ def _longest_dots(rows: int) -> int:
     return MANY_DOT_DEPTH if FEW_TRANSPOSED < rows <= DOT_ROWS else DOT_DEPTH
 
 
-def _longest_block(product: Contraction, itemsize: int, copies_left: bool) -> int:
+def _longest_block(product: Contraction, itemsize: int, copies_left: bool, vectors: Vectors) -> int:
     """
     Of the contracted dimension, where vectors lie along columns: whether the right operand is packed before does not matter,
     so that it changes no bit.
@@ -322,7 +331,8 @@ def _longest_block(product: Contraction, itemsize: int, copies_left: bool) -> in
     if product.rows == 1:
         return FAR_ROW[1] if _is_far(product, itemsize) else ROW_DEPTH
     is_small = product.depth * product.columns * itemsize <= SMALL_BYTES
-    return DEPTH if copies_left or is_small or product.rows <= max(MOST_VECTORS) else NEAR_DEPTH
+    is_long = copies_left or is_small or product.rows <= max(MOST_VECTORS) or vectors is NARROW
+    return DEPTH if is_long else NEAR_DEPTH
 
 
 def _tiling_for_any_rows(
@@ -388,16 +398,17 @@ def _panels_at_a_time(product: Contraction, tiling: Tiling, itemsize: int) -> in
 
 
 def _shape(
-    product: Contraction, lanes: int, itemsize: int, arithmetic: Arithmetic | None, computed: bool
+    product: Contraction, itemsize: int, arithmetic: Arithmetic | None, computed: bool, vectors: Vectors
 ) -> tuple[TileShape, bool, bool]:
     """The shape of tiles, whether the right operand is copied, and whether vectors lie along the contracted dimension."""
+    lanes, own = WIDE.lanes(itemsize), vectors.lanes(itemsize)
     deep = product.rhs[-2] == 1 and product.rhs[-1] != 1
     side_by_side = product.rhs[-1] == 1 or (product.columns == 1 and not deep)
     narrow = computed or (arithmetic is not None and arithmetic.is_narrow)
     if arithmetic is not None and arithmetic.group > 1:
         return grouped_shape(product.rows, product.columns, lanes), True, False
-    if lanes // 2 < product.columns < lanes and product.rows >= FEW_COLUMNS and product.depth <= PADDED_DEPTH:
-        return padded_shape(product.rows, lanes), True, False
+    if own // 2 < product.columns < own and product.rows >= FEW_COLUMNS and product.depth <= PADDED_DEPTH:
+        return padded_shape(product.rows, own, vectors), True, False
     few = FEW_TRANSPOSED if narrow and not computed else DOT_ROWS
     if (product.rows <= few and deep and product.depth >= 2 * lanes) or (
         product.columns < FEW_COLUMNS and product.depth >= SHORT_DEPTH and (deep or product.rows >= FEW_COLUMNS)
@@ -413,7 +424,7 @@ def _shape(
         most = FAR_ROW[0] if product.rows == 1 and _is_far(product, itemsize) else MOST_VECTORS[product.rows]
         width = max(1, min(most, product.columns // lanes)) * lanes
         return TileShape(1, width, width), packs, False
-    shape = best_shape(product.rows, product.columns, lanes)
+    shape = best_shape(product.rows, product.columns, own, vectors)
     is_panel = product.rhs[-2:] == (product.columns, 1) and product.columns == shape.width
     return shape, packs and (narrow or not is_panel), False
 

@@ -91,7 +91,7 @@ def test_a_stop_marker_against_a_fuse_group_is_an_error() -> None:
 
 
 def test_devices_are_data(tmp_path: Path) -> None:
-    assert device_names() == ("a100", "cpu", "h100", "h200", "l4", "t4")
+    assert device_names() == ("a100", "avx2", "cpu", "h100", "h200", "l4", "t4")
     text = (ROOT / "passes" / "devices" / "device_cpu.toml").read_text()
     own = tmp_path / "own.toml"
     own.write_text(text.replace("parameter_bytes = 4096", "parameter_bytes = 24"))
@@ -115,7 +115,7 @@ def test_an_old_entry_of_a_device_is_taken_with_a_warning(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("tpu", None, "unknown 'tpu'; expected one of a100, cpu, h100, h200, l4, t4 or a .toml file"),
+        ("tpu", None, "unknown 'tpu'; expected one of a100, avx2, cpu, h100, h200, l4, t4 or a .toml file"),
         ("none.toml", None, "No such file"),
         ("d.toml", "x = [", "at end of document"),
         ("d.toml", 'name = "d"', "has no entry 'bandwidth'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,10 @@ def test_what_a_record_says_otherwise_is_an_entry(line: str, entry: dict[str, st
     assert old in text
     (path := tmp_path / "own.toml").write_text(text.replace(old, new))
     assert schedule(path) == {"kind": '"row"', **entry}
+
+
+def test_tiles_of_products_are_cut_for_the_vectors_of_the_record() -> None:
+    device, own = find_device("cpu"), find_device("avx2")
+    assert own == replace(device, name="avx2", vector_bytes=32, features=("avx2",))
+    found = {kind: processor_entries(kind, own) for kind in ("matmul", "row", "conv", "attention")}
+    assert found == {"matmul": {"tile_bits": 256}, "row": {}, "conv": {}, "attention": {}}

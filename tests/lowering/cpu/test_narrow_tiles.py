@@ -1,0 +1,169 @@
+"""Tiles of products that are cut for vectors of 256 bits: what NumPy gives, whatever the extents, and nothing else is touched."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from guard_pages import guarded, needs_guard_pages
+from ir_testing import apply, kernels, parse
+from lowered_programs import needs_compiler
+from thread_counts import by_threads
+
+import fuse_opt
+from fuse_opt.lowering.emit.c import build_program
+from fuse_opt.tools.compiler import host_device
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes
+
+Array = np.ndarray[Any, Any]
+NARROW = [
+    name.replace("pack-weights", "pack-weights{smallest-bytes=0 device=avx2}").replace(
+        "schedule-kernels", "schedule-kernels{device=avx2}"
+    )
+    for name in DEFAULT_PIPELINE
+]
+
+
+def shapes_of(rows: int, depth: int, columns: int, transposed: tuple[bool, bool]) -> list[tuple[int, int]]:
+    """Of the operands and the result."""
+    left = (depth, rows) if transposed[0] else (rows, depth)
+    return [left, (columns, depth) if transposed[1] else (depth, columns), (rows, columns)]
+
+
+def text_of(rows: int, depth: int, columns: int, *, transposed: tuple[bool, bool] = (False, False)) -> str:
+    """relu(x @ w + r), where w may be frozen."""
+    x, w, y = (f"tensor<{a}x{b}xf32>" for a, b in shapes_of(rows, depth, columns, transposed))
+    flags = f"transpose_lhs = {str(transposed[0]).lower()}, transpose_rhs = {str(transposed[1]).lower()}"
+    return f"""
+func.func @main(%x: {x}, %w: {w} FROZEN, %r: {y}) -> {y} {{
+  %p = graph.matmul %x, %w {{{flags}}} : ({x}, {w}) -> {y}
+  %a = graph.add %p, %r : ({y}, {y}) -> {y}
+  %y = graph.relu %a : ({y}) -> {y}
+  func.return %y : {y}
+}}"""
+
+
+def arguments_of(
+    rows: int, depth: int, columns: int, *, transposed: tuple[bool, bool] = (False, False)
+) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(rows + depth)
+    x, w, r = (rng.standard_normal(shape).astype(np.float32) for shape in shapes_of(rows, depth, columns, transposed))
+    return x, w, r
+
+
+def exact(x: Array, w: Array, r: Array, transposed: tuple[bool, bool] = (False, False)) -> Array:
+    left, right = (m.T if turned else m for m, turned in zip((x, w), transposed, strict=True))
+    return np.maximum(left.astype(np.float64) @ right.astype(np.float64) + r, 0.0)
+
+
+def assert_close(got: Array, wanted: Array) -> None:
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5 * float(np.abs(wanted).max()))
+
+
+def check(
+    rows: int, depth: int, columns: int, transposed: tuple[bool, bool] = (False, False), frozen: bool = True
+) -> None:
+    """Of a product as it is, and of one with its right operand packed before: the same bits where a panel is whole."""
+    text = text_of(rows, depth, columns, transposed=transposed)
+    x, w, r = arguments_of(rows, depth, columns, transposed=transposed)
+    memory = np.full(rows * columns + 128, 7.5, np.float32)
+    out = memory[64:-64].reshape(rows, columns)
+    fuse_opt.compile(text.replace("FROZEN", ""), pipeline=NARROW)(x, w, r, out=out)
+    assert (memory[:64] == 7.5).all() and (memory[-64:] == 7.5).all()
+    assert_close(out, exact(x, w, r, transposed))
+    if frozen:
+        program = fuse_opt.compile(text.replace("FROZEN", "{graph.frozen}"), pipeline=NARROW)
+        found, whole = program(x, w, r), (columns // 16 - 1) * 16
+        np.testing.assert_array_equal(found[:, :whole], out[:, :whole])
+        assert_close(found, exact(x, w, r, transposed))
+
+
+@pytest.mark.sampled(3)
+@needs_compiler
+@pytest.mark.parametrize("columns", [1, 5, 8, 13, 16, 17, 23, 24, 31, 33, 64, 100, 197])
+def test_every_width_has_its_tail(columns: int) -> None:
+    for rows in (10, 13, 16, 43):
+        check(rows, 99, columns, frozen=columns > 48)
+
+
+@pytest.mark.sampled(3)
+@needs_compiler
+@pytest.mark.parametrize("depth", [96, 97, 127, 128, 129, 257, 400, 401, 771])
+def test_every_depth_ends_in_a_stretch_of_its_own(depth: int) -> None:
+    check(17, depth, 50)
+
+
+@needs_compiler
+@pytest.mark.parametrize("transposed", [(False, True), (True, False), (True, True)], ids=["right", "left", "both"])
+def test_transposed_operands(transposed: tuple[bool, bool]) -> None:
+    check(37, 131, 70, transposed)
+    check(300, 512, 129, transposed)
+
+
+@needs_compiler
+def test_rows_that_evict_each_other_and_many_blocks_of_them() -> None:
+    check(700, 1024, 100)
+    check(33, 2048, 1024)
+
+
+@needs_compiler
+def test_random_extents() -> None:
+    rng = random.Random(11)
+    for _ in range(4):
+        check(rng.randint(10, 300), rng.randint(96, 900), rng.randint(49, 300))
+
+
+@needs_compiler
+@needs_guard_pages
+def test_nothing_beside_operands_and_results_is_touched() -> None:
+    for rows, depth, columns in ((11, 97, 53), (47, 385, 37)):
+        x, w, r = arguments = arguments_of(rows, depth, columns)
+        program = fuse_opt.compile(text_of(rows, depth, columns).replace("FROZEN", ""), pipeline=NARROW)
+        with guarded() as allocate:
+            for at_end in (True, False):
+                given = [allocate(each, at_end=at_end) for each in arguments]
+                out = allocate(np.zeros_like(r), at_end=at_end)
+                program(*given, out=out)
+                assert_close(out, exact(x, w, r))
+                del given, out
+
+
+@needs_compiler
+def test_threads_change_no_bit() -> None:
+    for extents in ((100, 700, 333), (600, 1024, 65)):
+        program = fuse_opt.compile(text_of(*extents).replace("FROZEN", ""), pipeline=NARROW)
+        arguments = arguments_of(*extents)
+        found = by_threads(lambda program=program, arguments=arguments: program(*arguments).copy())
+        assert all((each == found[0]).all() for each in found)
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "tile"), [(64, 256, "6x16"), (9, 256, None), (64, 64, None)], ids=["many", "few-rows", "short"]
+)
+def test_tiles_are_narrow_where_rows_and_steps_are_many(rows: int, depth: int, tile: str | None) -> None:
+    module = apply(
+        parse(text_of(rows, depth, 256).replace("FROZEN", "")), ["wrap-kernels", "schedule-kernels{device=avx2}"]
+    )
+    assert kernels(module)[0].schedule is not None and "tile_bits = 256" in str(kernels(module)[0].schedule)
+    usual = parse(text_of(rows, depth, 256).replace("FROZEN", ""))
+    wide = build_program(apply(usual, ["wrap-kernels", "schedule-kernels"])).source
+    source = build_program(module).source
+    assert (f"fo_tile_f32_{tile}" in source) if tile else (source == wide)
+
+
+def test_programs_of_this_machine_are_for_its_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = make_passes("pack-weights,schedule-kernels,cse")
+
+    def devices() -> list[str]:
+        return [getattr(each, "device", "-") for each in host_device.with_host_device(passes)]
+
+    monkeypatch.delenv("FUSE_OPT_DEVICE", raising=False)
+    monkeypatch.setattr(host_device, "_is_narrow", lambda: True)
+    assert devices() == ["avx2", "avx2", "-"]
+    monkeypatch.setenv("FUSE_OPT_DEVICE", "own.toml")
+    assert devices() == ["cpu", "cpu", "-"], "a person says more"
+    monkeypatch.delenv("FUSE_OPT_DEVICE")
+    monkeypatch.setattr(host_device, "_is_narrow", lambda: False)
+    assert devices() == ["cpu", "cpu", "-"]
