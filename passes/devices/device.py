@@ -130,6 +130,11 @@ def find_device(name: str) -> Device:
     return _known_device(name) if name in device_names() else _read_device(name)
 
 
+def is_host_named() -> bool:
+    """Whether a file stands in for the figures of "cpu"."""
+    return bool(os.environ.get(VARIABLE))
+
+
 @cache
 def _named_host(path: str) -> Device:
     try:

@@ -25,11 +25,10 @@ from fuse_opt.runtime.backends.registry import load_problem, unavailable_backend
 from fuse_opt.runtime.device.driver import device_problem, open_device
 from fuse_opt.runtime.growing import GrowingCaches
 from fuse_opt.runtime.stored_arrays import PatternError as PatternError
-from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table, with_tuned
+from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table, with_host_device, with_tuned
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, measure_of_arenas, require_c_compiler
 from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram, GrowingProgram, growing_caches
 from fuse_opt.tools.compiler.fallback import build_unfusing
-from fuse_opt.tools.compiler.host_device import with_host_device
 from fuse_opt.tools.compiler.located import Source, located
 from fuse_opt.tools.compiler.notebook import Page, page_of
 from fuse_opt.tools.compiler.pipeline import FOR_CPUS, LAUNCH_BY_LAUNCH, UNFUSED_PIPELINE, make_passes, run_pipeline

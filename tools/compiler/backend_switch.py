@@ -10,6 +10,7 @@ import sys
 import traceback
 import warnings
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from importlib.metadata import entry_points
 from itertools import count
 from pathlib import Path
@@ -17,6 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from fuse_opt.dialects.implementation.offers import forget_backend
+from fuse_opt.passes.devices.device import HOST, is_host_named
 from fuse_opt.tools.compiler.pipeline import TUNED_OPTION, UsageError, parse_pipeline
 from fuse_opt.tools.compiler.registry import offer_implementations
 
@@ -29,6 +31,8 @@ VARIABLE = "FUSE_OPT_BACKEND"
 TABLE_VARIABLE = "FUSE_OPT_DISPATCH_TABLE"
 TUNED_VARIABLE = "FUSE_OPT_TUNED"
 _TABLE_OPTION = "table"
+_NARROW = "avx2"
+"""The device like HOST with vectors of 256 bits."""
 GROUP = "fuse_opt.backends"
 _NUMBERS = count()
 
@@ -163,6 +167,25 @@ def with_tuned(passes: Sequence[ModulePass], tuned: str | os.PathLike[str] | Non
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return list(passes)
     return _with_path(passes, TUNED_OPTION, path)
+
+
+def with_host_device(passes: Sequence[ModulePass]) -> list[ModulePass]:
+    """
+    The passes, of which those that are for HOST are for the processor that is there: where that has vectors of 256 bits alone,
+    and `$FUSE_OPT_DEVICE` says nothing of it, for the device that is described so.
+    """
+    if is_host_named() or not is_narrow_host():
+        return list(passes)
+    return [
+        replace(cast("Any", each), device=_NARROW) if getattr(each, "device", None) == HOST else each for each in passes
+    ]
+
+
+@cache
+def is_narrow_host() -> bool:
+    from fuse_opt.runtime.host.processors import is_avx2_alone, processor_features
+
+    return is_avx2_alone(processor_features(("avx2", "avx512f")))
 
 
 def _with_path(passes: Sequence[ModulePass], option: str, path: str) -> list[ModulePass]:

@@ -14,7 +14,7 @@ from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.lowering.emit.c import build_program
-from fuse_opt.tools.compiler import host_device
+from fuse_opt.tools.compiler import backend_switch
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes
 
 Array = np.ndarray[Any, Any]
@@ -157,13 +157,13 @@ def test_programs_of_this_machine_are_for_its_vectors(monkeypatch: pytest.Monkey
     passes = make_passes("pack-weights,schedule-kernels,cse")
 
     def devices() -> list[str]:
-        return [getattr(each, "device", "-") for each in host_device.with_host_device(passes)]
+        return [getattr(each, "device", "-") for each in backend_switch.with_host_device(passes)]
 
     monkeypatch.delenv("FUSE_OPT_DEVICE", raising=False)
-    monkeypatch.setattr(host_device, "_is_narrow", lambda: True)
+    monkeypatch.setattr(backend_switch, "is_narrow_host", lambda: True)
     assert devices() == ["avx2", "avx2", "-"]
     monkeypatch.setenv("FUSE_OPT_DEVICE", "own.toml")
     assert devices() == ["cpu", "cpu", "-"], "a person says more"
     monkeypatch.delenv("FUSE_OPT_DEVICE")
-    monkeypatch.setattr(host_device, "_is_narrow", lambda: False)
+    monkeypatch.setattr(backend_switch, "is_narrow_host", lambda: False)
     assert devices() == ["cpu", "cpu", "-"]
