@@ -112,6 +112,7 @@ class _Assignment:
             return self._expand(op)
         if falls_back:
             self._fall_back(op, fallback_operands(op))
+            self._keep_as_written(op)  # it has a way now, but perhaps another meaning
         elif rule is None or not (rule.means_stored or self._takes(op, _new_kinds(op, rule))):
             self._make_dense(op, [number for number, value in enumerate(op.operands) if is_stored(value)])
         rule = op.written_rule() if any(map(is_stored, op.operands)) else None

@@ -108,6 +108,7 @@ FOUND = [
     (5069, "rows of a gradient that became row-sparse are zero"),
     (5092, "a csr result of what became row-sparse"),
     (5203, "a conversion to csr of what became csr stores zeros"),
+    (81196, "a lazy step that has a way where others are dense"),
     (5355, "the decomposition of a composite op has results that nobody wrote"),
 ]
 
