@@ -72,6 +72,8 @@ NEAR_DEPTH = 128
 """Of the block of the contracted dimension for which a first cache holds a panel's part of it, and what tiles read beside: the
 first tile, which leaves it there, and others are 1.04 to 1.13 times as fast as with a part in a second cache (measured). Panels
 for narrow vectors have that of a longer block there."""
+FEW_DEPTH = 128
+"""The same of few rows on processors with narrow vectors: what OpenBLAS adds up at a time there is shorter than DEPTH."""
 GROUP_DEPTH = 256
 """Groups of a block of depth: a first cache holds a panel's, and setting up matrix registers is little beside them."""
 DOT_DEPTH = 1024
@@ -230,7 +232,7 @@ def choose_tiling(
     block = max(1, min(_block_rows(product, stored) // max(height, 1), shape.tiles))
     is_plain = not (computed[1] or along_depth or shape.pads or (arithmetic is not None and arithmetic.is_narrow))
     turns = converts or computed[0] or product.lhs[-1] != 1
-    longest = _longest_dots(product.rows) if along_depth else _longest_block(product, itemsize, turns, vectors)
+    longest = _longest_dots(product.rows) if along_depth else _longest_block(product, itemsize, turns, vectors, bits)
     if group > 1:
         longest = product.depth if by_tiles else GROUP_DEPTH * group
     depth = depth_blocks(product.depth, longest, LANE_BYTES // stored if group > 1 else 16)
@@ -323,13 +325,15 @@ def _longest_dots(rows: int) -> int:
     return MANY_DOT_DEPTH if FEW_TRANSPOSED < rows <= DOT_ROWS else DOT_DEPTH
 
 
-def _longest_block(product: Contraction, itemsize: int, copies_left: bool, vectors: Vectors) -> int:
+def _longest_block(product: Contraction, itemsize: int, copies_left: bool, vectors: Vectors, bits: int) -> int:
     """
     Of the contracted dimension, where vectors lie along columns: whether the right operand is packed before does not matter,
     so that it changes no bit.
     """
     if product.rows == 1:
         return FAR_ROW[1] if _is_far(product, itemsize) else ROW_DEPTH
+    if product.rows <= max(MOST_VECTORS) and bits < 8 * WIDE.size:
+        return FEW_DEPTH
     is_small = product.depth * product.columns * itemsize <= SMALL_BYTES
     is_long = copies_left or is_small or product.rows <= max(MOST_VECTORS) or vectors is NARROW
     return DEPTH if is_long else NEAR_DEPTH

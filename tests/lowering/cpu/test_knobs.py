@@ -39,6 +39,9 @@ TURNED = """
 SQUARES = """
     %1 = graph.conv_backward_weight %0, %0 {kernel_shape = array<i64: 1, 1>} : (TYPE, TYPE) -> RESULT
     fused.yield %1 : RESULT"""
+PRODUCT = """
+    %1 = graph.matmul %0, %0 {transpose_lhs = true} : (TYPE, TYPE) -> RESULT
+    fused.yield %1 : RESULT"""
 KERNELS = {
     "pointwise": (CHAIN, "300x400xbf16", "300x400xbf16"),
     "row": (SHARES, "300x400xf32", "300x400xf32"),
@@ -46,6 +49,7 @@ KERNELS = {
     "split": (SUM.replace("AXIS", "1"), "2x50000xf32", "2xf32"),
     "tile": (TURNED, "300x400xf32", "400x300xf32"),
     "conv": (SQUARES, "8x64x28x28xf32", "64x64x1x1xf32"),
+    "matmul": (PRODUCT, "300x400xf32", "400x400xf32"),
 }
 COUNTS = {
     "splits": (3, 7),
@@ -58,6 +62,7 @@ COUNTS = {
     "vector": (128, 256),
     "window": (50, 600),
     "lent": (1600, 1601),
+    "tile_bits": (256,),
 }
 
 OF_SIZES = ("short", "long")
@@ -66,7 +71,7 @@ OF_SIZES = ("short", "long")
 
 def module(kind: str, entry: str = "") -> str:
     body, given, result = KERNELS[kind]
-    implementation = 'implementation = "fuse.conv", ' if kind == "conv" else ""
+    implementation = f'implementation = "fuse.{kind}", ' if kind in ("conv", "matmul") else ""
     text = f"""
 func.func @main(%x: TYPE) -> RESULT {{
   %r = fused.kernel(%0 = %x : TYPE) -> (RESULT) attributes {{{implementation}schedule = {{kind = "{kind}"{entry}}}}} {{{body}

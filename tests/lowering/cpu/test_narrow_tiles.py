@@ -140,7 +140,7 @@ def test_threads_change_no_bit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "depth", "tile"), [(64, 256, "6x16"), (9, 256, None), (64, 64, None)], ids=["many", "few-rows", "short"]
+    ("rows", "depth", "tile"), [(64, 256, "6x16"), (9, 128, None), (64, 64, None)], ids=["many", "few-rows", "short"]
 )
 def test_tiles_are_narrow_where_rows_and_steps_are_many(rows: int, depth: int, tile: str | None) -> None:
     module = apply(

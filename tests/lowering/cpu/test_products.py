@@ -251,6 +251,7 @@ def test_errors_are_no_larger_than_those_of_a_library() -> None:
         (1, 4096, 300),
         (512, 1536, 1),
         (3, 771, 300),
+        (8, 771, 300),
     ):
         case = Case(rows, depth, columns)
         x, w, *_ = arguments = case.arguments(3)
