@@ -42,6 +42,7 @@ _TARGETS = {
     "fo_dot_": 7,
     "fo_zeros_": 0,
     "fo_rows_": 6,
+    "fo_last_": 1,
     "fo_panel_": 6,
     "fo_panels_": 6,
     "fo_matrix_": 0,

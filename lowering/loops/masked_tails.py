@@ -36,7 +36,7 @@ from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.extents import exact_quotient, is_decided, may_exceed, most
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.kernel.scope import INDEX
-from fuse_opt.lowering.loops.guarded_tails import Guard
+from fuse_opt.lowering.loops.guarded_tails import Guard, store_by_parts
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, Helpers, constant, is_within
 
@@ -54,6 +54,8 @@ HIDDEN_BITS = "fo_bits"
 REPEATED_BITS, REPEATED_PLACE = "fo_repeated_bits", "fo_repeated_place"
 """The same, and where the last vector begins, of a loop whose iterations may run twice: all lanes of an earlier one, where
 masked stores take long."""
+EARLIER_PLACE = "fo_earlier_place"
+"""The same place where it is not known whether there are as many elements as lanes."""
 NARROWEST = 4
 """Bytes of an element in memory: machines with masks for fewer are few."""
 
@@ -87,7 +89,8 @@ def mask_tails(
         elif upper is None and (whole := _whole_vectors(op, vector)) is not None:
             _cut(op, whole, blocks)
         elif sizes and (found := _sized_bounds(op, sizes)) is not None and _is_plain(op):
-            _mask_sized(op, *found, blocks)
+            may_repeat = found[1] == 0 and _is_repeatable(op, overlaid) and _stores_outside(op)
+            _mask_sized(op, *found, blocks, may_repeat)
         elif sizes and _is_of_computed_bounds(op) and _is_plain(op):
             _mask_between(op, blocks)
 
@@ -181,13 +184,16 @@ def _is_plain(loop: scf.ParallelOp) -> bool:
 def _may_repeat(loop: scf.ParallelOp, upper: int, shared: Collection[SSAValue]) -> bool:
     """Whether iterations may run twice: what they store is nothing that they load."""
     lower = constant(loop.lowerBound[0])
+    return lower is not None and upper - lower > WIDTH and _is_repeatable(loop, shared)
+
+
+def _is_repeatable(loop: scf.ParallelOp, shared: Collection[SSAValue]) -> bool:
+    """The same of one of any length."""
     ops = list(loop.body.block.ops)[:-1]
     stored = {op.memref for op in ops if isinstance(op, memref.StoreOp)}
     loaded = {op.memref for op in ops if isinstance(op, memref.LoadOp)}
     return (
-        lower is not None
-        and upper - lower > WIDTH
-        and not any(op.regions or (isinstance(op, func.CallOp) and not op.results) for op in ops)
+        not any(op.regions or (isinstance(op, func.CallOp) and not op.results) for op in ops)
         and stored.isdisjoint(loaded)
         and stored.isdisjoint(shared)
     )
@@ -211,22 +217,24 @@ class _Masks(BlockLoops):
 
     def __init__(self, body: Block, helpers: Helpers) -> None:
         super().__init__(body)
-        self._helpers = helpers
+        self.helpers = helpers
         self._made: set[Operation] = set()
         self._masks: dict[tuple[int, bool, str], SSAValue] = {}
         self._places: dict[tuple[int, int], SSAValue] = {}
         self._rests: list[tuple[Size, bool, SSAValue]] = []
         self._wholes: dict[tuple[SSAValue, bool], SSAValue] = {}
         self._sized: dict[tuple[SSAValue, bool], SSAValue] = {}
+        self._earlier: dict[SSAValue, SSAValue] = {}
+        self._behind: dict[SSAValue, SSAValue] = {}
         self._tests: dict[SSAValue, SSAValue] = {}
         self._zeros: dict[Attribute, SSAValue] = {}
-        self._left: dict[SSAValue, tuple[SSAValue, SSAValue, Sequence[SSAValue]]] = {}
+        self._left: dict[SSAValue, tuple[SSAValue, SSAValue, SSAValue, Sequence[SSAValue]]] = {}
 
     def zero(self, kind: AnyFloat) -> SSAValue:
         """Zero, which compilers do not know."""
         if kind not in self._zeros:
             name = f"fo_zero_{kind.name}"
-            self._helpers.setdefault(name, ((), kind))
+            self.helpers.setdefault(name, ((), kind))
             self._zeros[kind] = self._first(func.CallOp(name, [], [kind]), "zero")
         return self._zeros[kind]
 
@@ -250,6 +258,19 @@ class _Masks(BlockLoops):
             self._wholes[count, is_left] = whole
         return self._wholes[count, is_left]
 
+    def earlier(self, count: SSAValue, whole: SSAValue) -> SSAValue:
+        """Where the last vector of so many elements begins, behind these or some of them."""
+        if whole not in self._earlier:
+            self.helpers.setdefault(EARLIER_PLACE, ((INDEX, INDEX), INDEX))
+            self._earlier[whole] = self._first(func.CallOp(EARLIER_PLACE, [whole, count], [INDEX]), "place")
+        return self._earlier[whole]
+
+    def behind(self, count: SSAValue, place: SSAValue) -> SSAValue:
+        """How many of the elements come from there on."""
+        if place not in self._behind:
+            self._behind[place] = self._first(arith.SubiOp(count, place), "rest")
+        return self._behind[place]
+
     def test(self, rest: SSAValue) -> SSAValue:
         """Whether there is a rest."""
         if rest not in self._tests:
@@ -263,12 +284,12 @@ class _Masks(BlockLoops):
             above = self._first(arith.ShLIOp(one, rest), None)
             lanes = self._first(arith.SubiOp(above, one), None)
             bits = self._first(arith.OrIOp(lanes, self.number(1 << WIDTH + again)), None)
-            self._helpers.setdefault(HIDDEN_BITS, ((INDEX,), INDEX))
+            self.helpers.setdefault(HIDDEN_BITS, ((INDEX,), INDEX))
             self._sized[rest, again] = self._first(func.CallOp(HIDDEN_BITS, [bits], [INDEX]), "bits")
         return self._sized[rest, again]
 
-    def left(self, count: SSAValue) -> tuple[SSAValue, SSAValue, Sequence[SSAValue]]:
-        """Of a number of elements that an op computes, behind it: those in whole vectors, whether there is a rest, its masks."""
+    def left(self, count: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue, Sequence[SSAValue]]:
+        """Of a number of elements that an op computes, behind it: those in whole vectors, the rest, if there is one, masks."""
         if count not in self._left:
             assert isinstance(count.owner, Operation)
             vectors = arith.AndIOp(count, self.number(-WIDTH))
@@ -277,13 +298,14 @@ class _Masks(BlockLoops):
             lanes = arith.SubiOp(above := arith.ShLIOp(self.number(1), rest), self.number(1))
             rest.result.name_hint, is_left.result.name_hint = "rest", "is_left"
             bits = [arith.OrIOp(lanes, self.number(1 << WIDTH + again)) for again in (False, True)]
-            self._helpers.setdefault(HIDDEN_BITS, ((INDEX,), INDEX))
+            self.helpers.setdefault(HIDDEN_BITS, ((INDEX,), INDEX))
             masks = [func.CallOp(HIDDEN_BITS, [each.result], [INDEX]) for each in bits]
             for each in masks:
                 each.results[0].name_hint = "bits"
             vectors.result.name_hint = "vectors"
             Rewriter.insert_op([vectors, rest, is_left, above, lanes, *bits, *masks], InsertPoint.after(count.owner))
-            self._left[count] = vectors.result, is_left.result, [each.results[0] for each in masks]
+            found = [each.results[0] for each in masks]
+            self._left[count] = vectors.result, rest.result, is_left.result, found
         return self._left[count]
 
     def _first(self, op: Operation, name: str | None) -> SSAValue:
@@ -317,7 +339,7 @@ class _Masks(BlockLoops):
 
     def _asked(self, helper: str, numbers: Sequence[SSAValue], name: str) -> SSAValue:
         """What a helper says of numbers, behind them."""
-        self._helpers.setdefault(helper, ((INDEX,) * len(numbers), INDEX))
+        self.helpers.setdefault(helper, ((INDEX,) * len(numbers), INDEX))
         made = {number.owner for number in numbers}
         last = next(op for op in reversed(list(self.body.ops)) if op in made)
         call = func.CallOp(helper, list(numbers), [INDEX])
@@ -326,10 +348,11 @@ class _Masks(BlockLoops):
         return call.results[0]
 
 
-def _mask_sized(loop: scf.ParallelOp, size: Size, begin: Extent, blocks: _Masks) -> None:
+def _mask_sized(loop: scf.ParallelOp, size: Size, begin: Extent, blocks: _Masks, may_repeat: bool) -> None:
     """
     The same of a loop from one size to another. Where there is a first element, the masked vector takes all that are left over of
-    whole vectors but one, as many as lanes perhaps, and is asked for by nothing; elsewhere a condition leaves it out.
+    whole vectors but one, as many as lanes perhaps, and is asked for by nothing; elsewhere a condition leaves it out. Where
+    iterations may run twice, it may begin earlier.
     """
     before, (lower, upper) = InsertPoint.before(loop), (loop.lowerBound[0], loop.upperBound[0])
     is_left = is_decided(lambda: size - begin >= 1)
@@ -346,6 +369,9 @@ def _mask_sized(loop: scf.ParallelOp, size: Size, begin: Extent, blocks: _Masks)
     Rewriter.erase_op(loop)
     block = tail.body.block
     counter = block.args[0]
+    if end > WIDTH and may_repeat:
+        whole = blocks.earlier(upper, whole)
+        rest = blocks.behind(upper, whole)
     if end > WIDTH:
         place = arith.AddiOp(whole, counter)
         place.result.name_hint, counter.name_hint = counter.name_hint, "lane"
@@ -355,6 +381,7 @@ def _mask_sized(loop: scf.ParallelOp, size: Size, begin: Extent, blocks: _Masks)
         counter = place.result
     guard = Guard(block, counter, end, blocks.zero)
     guard.put(lambda again: _is_set(block, blocks.sized_mask(rest, again), blocks))
+    store_by_parts(tail, rest, blocks, blocks.helpers)
 
 
 def _mask_between(loop: scf.ParallelOp, blocks: _Masks) -> None:
@@ -372,7 +399,7 @@ def _mask_between(loop: scf.ParallelOp, blocks: _Masks) -> None:
     count = _count(lower, upper)
     if count is None:
         count = put(arith.SubiOp(upper, lower))
-    vectors, is_left, masks = blocks.left(count)
+    vectors, rest, is_left, masks = blocks.left(count)
     whole = put(arith.AddiOp(lower, vectors), "whole")
     Rewriter.insert_op(specialized(loop, {}, (lower, whole)), before)
     tail = specialized(loop, {}, (blocks.number(0), blocks.number(WIDTH)))
@@ -387,6 +414,7 @@ def _mask_between(loop: scf.ParallelOp, blocks: _Masks) -> None:
     Rewriter.insert_op(place, InsertPoint.at_start(block))
     guard = Guard(block, place.result, _NOWHERE, blocks.zero)
     guard.put(lambda again: _is_set(block, masks[again], blocks))
+    store_by_parts(tail, rest, blocks, blocks.helpers)
 
 
 def _count(lower: SSAValue, upper: SSAValue) -> SSAValue | None:
@@ -413,6 +441,8 @@ def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks, may_repeat: bool) ->
     begin = blocks.place(whole, upper - whole) if may_repeat else blocks.number(whole) if whole else None
     guard = Guard(block, _moved(lane, begin), whole + WIDTH, blocks.zero)
     guard.put(lambda again: _is_set(block, blocks.mask(upper - whole, again, may_repeat), blocks))
+    if not may_repeat:
+        store_by_parts(tail, blocks.number(upper - whole), blocks, blocks.helpers)
 
 
 def _overlap(loop: scf.ParallelOp, upper: int, blocks: _Masks, vector: int) -> None:

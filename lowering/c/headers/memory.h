@@ -17,6 +17,16 @@ FO_FN long fo_repeated_place(long whole, long missing) {
 #endif
 }
 
+/* fo_earlier_place: the same of `count` elements, which may be fewer than the vector has. */
+FO_FN long fo_earlier_place(long whole, long count) {
+#if defined(__AVX512F__) || defined(__ARM_FEATURE_SVE)
+  (void)count;
+  return whole;
+#else
+  return count < 16 ? whole : count - 16;
+#endif
+}
+
 /* fo_repeated_bits: the mask of its lanes: `bits`, which the compiler does not know any more, or all. */
 FO_FN long fo_repeated_bits(long bits) {
 #if defined(__AVX512F__) || defined(__ARM_FEATURE_SVE)
@@ -24,6 +34,44 @@ FO_FN long fo_repeated_bits(long bits) {
 #else
   (void)bits;
   return -1;
+#endif
+}
+
+/* fo_stored_bits: of lanes that store, those that do it by a mask: all of them, or none, which `fo_last_f32` stores. */
+FO_FN long fo_stored_bits(long bits) {
+#if defined(__AVX512F__) || defined(__ARM_FEATURE_SVE)
+  return bits;
+#else
+  (void)bits;
+  return 0;
+#endif
+}
+
+/* fo_last_f32: so many elements, 16 at most, from to[at] on become those of `from`, where no mask stores them. */
+FO_FN void fo_last_f32(const float *from, float *to, long at, long count) {
+#if defined(__AVX512F__) || defined(__ARM_FEATURE_SVE)
+  (void)from, (void)to, (void)at, (void)count;
+#else
+  typedef float fo_8 __attribute__((vector_size(32), aligned(4), may_alias));
+  typedef float fo_4 __attribute__((vector_size(16), aligned(4), may_alias));
+  to += at;
+  if (count & 16) {
+    *(fo_8 *)to = *(const fo_8 *)from, *(fo_8 *)(to + 8) = *(const fo_8 *)(from + 8);
+    return;
+  }
+  if (count & 8) {
+    *(fo_8 *)to = *(const fo_8 *)from;
+    from += 8, to += 8;
+  }
+  if (count & 4) {
+    *(fo_4 *)to = *(const fo_4 *)from;
+    from += 4, to += 4;
+  }
+  if (count & 2) {
+    to[0] = from[0], to[1] = from[1];
+    from += 2, to += 2;
+  }
+  if (count & 1) to[0] = from[0];
 #endif
 }
 
@@ -37,6 +85,9 @@ FO_FN void fo_zeros_f32(float *restrict to, long at, long count) {
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
   typedef float fo_row __attribute__((vector_size(64), aligned(4), may_alias));
   for (long i = 0; i < count; i += 64 / sizeof *to) *(fo_row *)(to + at + i) = (fo_row){0};
+#elif defined(__AVX__) && defined(__GNUC__) && !defined(__clang__)
+  typedef float fo_row __attribute__((vector_size(32), aligned(4), may_alias));
+  for (long i = 0; i < count; i += 32 / sizeof *to) *(fo_row *)(to + at + i) = (fo_row){0};
 #else
   for (long i = 0; i < count; i++) to[at + i] = 0.0f;
 #endif
@@ -81,6 +132,45 @@ FO_FN void fo_rows_f32(const float *restrict from, long at, long row, long step,
     for (long i = 0; i < count; i++) {
       c[i] = i < first || i >= last ? 0.0f : a[i * step];
       __asm__("" : "+r"(i)); /* one by one: what is as rare is not worth the time that compilers take for vectors of it */
+    }
+  }
+#elif defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)
+  enum { lanes = 32 / sizeof *to, most = 64 };
+  typedef float fo_r __attribute__((vector_size(32)));
+  typedef float fo_row __attribute__((vector_size(32), aligned(4), may_alias));
+  typedef {int|long long} fo_mask __attribute__((vector_size(32)));
+  typedef {int|long long} fo_bits_row __attribute__((vector_size(32), aligned({4|8}), may_alias));
+  if (step < 3 && count <= most * lanes) {
+    /* Masks of the elements of a row that are met, -1 or 0 each: `first` and `last` are in the order of what is written. */
+    {int|long long} met[(2 * most + 2) * lanes];
+    long vectors = (count + lanes - 1) / lanes, asked = vectors * lanes * step, low = first * step;
+    long high = last > first ? last * step - step + 1 : low;
+    for (long i = 0; i < asked; i += lanes) *(fo_bits_row *)(met + i) = (fo_bits_row){0};
+    for (long i = low; i < high; i++) {
+      met[i] = -1;
+    }
+    for (long r = begin; r < end; r++) {
+      const float *restrict a = from + at + r * row;
+      float *restrict c = to + to_at + r * count;
+      for (long k = 0; k < vectors; k++) {
+        const float *restrict q = a + k * lanes * step;
+        const {int|long long} *bits = met + k * lanes * step;
+        fo_r one = {__builtin_ia32_maskloadps256|__builtin_ia32_maskloadpd256}((const fo_r *)q, (fo_mask)*(const fo_bits_row *)bits);
+        if (step == 2) {
+          fo_r two = {__builtin_ia32_maskloadps256|__builtin_ia32_maskloadpd256}((const fo_r *)(q + lanes), (fo_mask)*(const fo_bits_row *)(bits + lanes));
+          one = __builtin_shufflevector(one, two, {0, 2, 4, 6, 8, 10, 12, 14|0, 2, 4, 6});
+        }
+        *(fo_row *)(c + k * lanes) = one;
+      }
+    }
+    return;
+  }
+  for (long r = begin; r < end; r++) {
+    const float *restrict a = from + at + r * row;
+    float *restrict c = to + to_at + r * count;
+    for (long i = 0; i < count; i++) {
+      c[i] = i < first || i >= last ? 0.0f : a[i * step];
+      __asm__("" : "+r"(i)); /* one by one, as above */
     }
   }
 #else
