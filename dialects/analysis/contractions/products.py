@@ -77,7 +77,7 @@ def _problem(op: OpaqueOp, contraction: Contraction) -> Unschedulable | None:
         )
         return Unschedulable("element-type", message, op)
     for extent, what in ((contraction.columns, "columns"), (contraction.depth, "elements to add")):
-        if not is_number(extent):
+        if not is_number(extent) and types[0] in (I8, U8):
             return Unschedulable(
                 "sizes", f"'{op.name}' has {extent} {what}; code is generated for a number of them", op
             )

@@ -35,6 +35,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import estimate, is_decided, may_exceed
 from fuse_opt.lowering.c.headers.matrix_tiles import FEWEST_ROWS
 from fuse_opt.lowering.cpu.kernel import KernelLoops, kernel_block
+from fuse_opt.lowering.cpu.matmul.any_columns import takes_any_columns, tiling_for_any_columns
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic, arithmetic_of
 from fuse_opt.lowering.cpu.matmul.asking import Asks, Following, shared_asks
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source, operand_matrix
@@ -44,7 +45,7 @@ from fuse_opt.lowering.cpu.matmul.product_sums import Columns, ProductSums, Rows
 from fuse_opt.lowering.cpu.matmul.row_tiles import either
 from fuse_opt.lowering.cpu.matmul.tile_calls import TileBlock, TileCalls
 from fuse_opt.lowering.cpu.matmul.tile_copies import FEWEST_PANELS
-from fuse_opt.lowering.cpu.matmul.tiling import FEW_COLUMNS, LEAST_STRETCH, Tiling, choose_tiling
+from fuse_opt.lowering.cpu.matmul.tiling import FEW_COLUMNS, LEAST_STRETCH, SMALL_BYTES, Tiling, choose_tiling
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, operand_pass
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory, part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import Scope
@@ -57,17 +58,16 @@ def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[
     product = product_of(kernel)
     elements = [dtype(access.value) for access in (product.lhs, product.rhs)]
     in_pairs = (is_fast(kernel) or keeps_excess(kernel)) and _fills_pairs(product.contraction)
-    arithmetic = arithmetic_of(elements[0], elements[1], in_pairs)
+    is_sized = takes_any_columns(product.contraction)
+    arithmetic = arithmetic_of(elements[0], elements[1], in_pairs and not is_sized)
     panels = product.rhs.panels
     computed = isinstance(product.lhs, ComputedOperand), isinstance(product.rhs, ComputedOperand)
-    tiling = choose_tiling(
-        product.contraction,
-        arithmetic.sums.itemsize,
-        arithmetic,
-        panels and panels.width,
-        computed,
-        TILE_BITS.number(kernel),
-    )
+    itemsize = arithmetic.sums.itemsize
+    if is_sized:
+        tiling = tiling_for_any_columns(product.contraction, itemsize, arithmetic, computed)
+    else:
+        width, bits = panels and panels.width, TILE_BITS.number(kernel)
+        tiling = choose_tiling(product.contraction, itemsize, arithmetic, width, computed, bits)
     return [_ProductLoops(kernel, product, arithmetic, tiling, storages).build()]
 
 
@@ -334,7 +334,9 @@ class _Tiles:
 
         def tiles(inner: Scope, panel: Source) -> None:
             assert isinstance(panel, Matrix)
-            block = self._block(inner, columns, rows, left, panel, count, depth)
+            is_whole = panel is source and self.right is not None and self.tiling.rest > 0
+            met = replace(columns, is_last=False) if is_whole else columns
+            block = self._block(inner, met, rows, left, panel, count, depth)
             ends = replace(block, copy=self._copy_by_tiles(), following=self._following(inner, right, columns, depth))
             self.calls.emit(inner, rows.tiles, rows.first, ends)
 
@@ -349,12 +351,17 @@ class _Tiles:
         if self.right is None or self.tiling.tiles_copy:
             tiles(scope, source)
         else:
-            either(scope, self._are_few(), lambda inner: tiles(inner, source), tiles_of_copy)
+            few = self._are_few()
+            if self.tiling.rest and not isinstance(few, bool):
+                constant = self.root.index_constant
+                whole = scope.add(arith.CmpiOp(columns.count, constant(self.tiling.width), "eq"))
+                few = scope.add(arith.AndIOp(few, whole))
+            either(scope, few, lambda inner: tiles(inner, source), tiles_of_copy)
 
     def _asks(self) -> tuple[Asks, bool] | None:
         """How tiles ask for the next part of the right operand, if they do, and whether columns are its rows in memory."""
         tiling, right = self.tiling, self.build_of.product.rhs
-        near = tiling.along_depth or tiling.rows is not None or self.arithmetic.group > 1
+        near = tiling.along_depth or tiling.rows is not None or tiling.rest > 0 or self.arithmetic.group > 1
         if near or self.computed[1] is not None or dtype(right.value) is not self.arithmetic.right:
             return None
         is_only = tiling.panels == 1 and tiling.depth >= self.of.depth
@@ -387,7 +394,13 @@ class _Tiles:
         if not self.tiling.few_rows:
             return False
         every, few = (self.root.index_constant(rows) for rows in (self.of.rows, self.tiling.few_rows))
-        return self.root.made("few", lambda: arith.CmpiOp(every, few, "sle"))
+        few_rows = self.root.made("few", lambda: arith.CmpiOp(every, few, "sle"))
+        if not self.tiling.rest:
+            return few_rows
+        most = SMALL_BYTES // self.arithmetic.right.itemsize
+        elements, small = self.root.index_constant(self.of.depth * self.of.columns), self.root.index_constant(most)
+        is_small = self.root.made("small", lambda: arith.CmpiOp(elements, small, "sle"))
+        return self.root.made("few or small", lambda: arith.OrIOp(few_rows, is_small))
 
     def _block(
         self,
@@ -431,6 +444,11 @@ class _Tiles:
         column, sums = times(scope, panel, tiling.width), constant(0)
         if tiling.depth_first and self.sums.result is None:
             sums = times(scope, scope.add(arith.SubiOp(panel, first)), self.sums.panel)
+        if tiling.rest:
+            left = scope.add(arith.SubiOp(constant(self.of.columns), column))
+            count = scope.add(arith.MinSIOp(left, constant(tiling.width)))
+            is_rest = scope.add(arith.CmpiOp(count, constant(tiling.width), "slt"))
+            return Columns(column, count, is_rest, sums)
         if tiling.panels == 1:
             return Columns(column, constant(tiling.last_width), True, sums)
         is_last = scope.add(arith.CmpiOp(panel, constant(tiling.panels - 1), "eq"))

@@ -103,6 +103,22 @@ class TileCalls:
     def over_panel(self, scope: Scope, tile: SSAValue, first: SSAValue, block: TileBlock) -> None:
         """A tile that is as wide as the panel."""
         tiling, start = self.tiling, scope.root.index_constant(0)
+        if tiling.rest:
+            either(
+                scope,
+                block.is_last,
+                lambda inner: count_loop(
+                    inner,
+                    "column",
+                    (start, block.columns),
+                    lambda s, at: self._rows(s, tile, first, at, tiling.rest, block),
+                    tiling.rest,
+                ),
+                lambda inner: self._rows(inner, tile, first, start, tiling.width, block),
+            )
+            if block.finish is not None:
+                block.finish(scope, tile)
+            return
         either(
             scope,
             block.is_last if tiling.width != tiling.last_width and not tiling.pads else False,

@@ -158,6 +158,8 @@ class Tiling:
     """Whether panels are tasks, as many of which as a second cache holds a tile's rows meet, of those that a thread has."""
     rows: Extent | None = None
     """All rows, where they are a size: then heights follow from it at the call, and are `height` at most."""
+    rest: int = 0
+    """Columns of the tiles of a panel that is not whole, where columns or elements to add are a size: the last one then."""
     few_rows: int = 0
     """Rows of such a call for which the right operand is read where it lies, though otherwise it is copied."""
 

@@ -15,7 +15,7 @@ from fuse_opt.tools.compiler.specialization import SpecializedPrograms
 
 Array = np.ndarray[Any, Any]
 Shapes = Callable[[int], Sequence[tuple[int, ...]]]
-LENGTHS = (1, 2, 7, 24, 25, 97, 512, 673)
+LENGTHS = (1, 2, 7, 15, 16, 17, 24, 25, 63, 64, 65, 97, 512, 673)
 
 MLP = """func.func @main(%x: tensor<?x33xf32> {graph.dims = ["n", ""]}, %w: tensor<33x130xf32>, %b: tensor<130xf32>,
                      %v: tensor<130x40xf32>) -> tensor<?x40xf32> {
@@ -70,6 +70,46 @@ BLOCK = """func.func @main(%x: XF {graph.dims = ["b", "s", ""]}, %g: tensor<24xf
   %z = graph.add %y, %r : (XF, XF) -> XF
   func.return %z : XF
 }"""
+COLUMNS = """func.func @main(%x: tensor<?x33xf32> {graph.dims = ["m", ""]}, %w: tensor<33x?xf32> {graph.dims = ["", "n"]},
+                     %b: tensor<?xf32> {graph.dims = ["n"]}) -> tensor<?x?xf32> {
+  %0 = graph.matmul %x, %w : (tensor<?x33xf32>, tensor<33x?xf32>) -> tensor<?x?xf32>
+  %1 = graph.add %0, %b : (tensor<?x?xf32>, tensor<?xf32>) -> tensor<?x?xf32>
+  %2 = graph.gelu %1 : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  func.return %2 : tensor<?x?xf32>
+}"""
+COLUMNS_OF_FIVE = """func.func @main(%x: tensor<5x96xf32>, %w: tensor<?x96xf32> {graph.dims = ["n", ""]}) -> tensor<5x?xf32> {
+  %0 = graph.matmul %x, %w {transpose_rhs = true} : (tensor<5x96xf32>, tensor<?x96xf32>) -> tensor<5x?xf32>
+  func.return %0 : tensor<5x?xf32>
+}"""
+DEPTH = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "k"]}, %w: tensor<?x50xf32> {graph.dims = ["k", ""]})
+    -> tensor<?x50xf32> {
+  %0 = graph.matmul %x, %w : (tensor<?x?xf32>, tensor<?x50xf32>) -> tensor<?x50xf32>
+  func.return %0 : tensor<?x50xf32>
+}"""
+GRADIENT = """func.func @main(%x: tensor<?x40xf32> {graph.dims = ["k", ""]}, %g: tensor<?x70xf32> {graph.dims = ["k", ""]})
+    -> tensor<40x70xf32> {
+  %0 = graph.matmul %x, %g {transpose_lhs = true} : (tensor<?x40xf32>, tensor<?x70xf32>) -> tensor<40x70xf32>
+  %1 = graph.negative %0 : (tensor<40x70xf32>) -> tensor<40x70xf32>
+  func.return %1 : tensor<40x70xf32>
+}"""
+EVERY = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["k", "m"]}, %w: tensor<?x?xf32> {graph.dims = ["n", "k"]})
+    -> tensor<?x?xf32> {
+  %0 = graph.matmul %x, %w {transpose_lhs = true, transpose_rhs = true} : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>
+  func.return %0 : tensor<?x?xf32>
+}"""
+CHAIN = """func.func @main(%x: tensor<?x2x?x16xf32> {graph.dims = ["b", "", "m", ""]},
+                     %w: tensor<?x2x16x?xf32> {graph.dims = ["b", "", "", "n"]},
+                     %v: tensor<?x2x?x9xf32> {graph.dims = ["b", "", "n", ""]}) -> tensor<?x2x?x9xf32> {
+  %0 = graph.matmul %x, %w : (tensor<?x2x?x16xf32>, tensor<?x2x16x?xf32>) -> tensor<?x2x?x?xf32>
+  %1 = graph.tanh %0 : (tensor<?x2x?x?xf32>) -> tensor<?x2x?x?xf32>
+  %2 = graph.matmul %1, %v : (tensor<?x2x?x?xf32>, tensor<?x2x?x9xf32>) -> tensor<?x2x?x9xf32>
+  func.return %2 : tensor<?x2x?x9xf32>
+}"""
+NARROW_COLUMNS = """func.func @main(%x: tensor<?x9xf16> {graph.dims = ["m", ""]}, %w: tensor<9x?xf16> {graph.dims = ["", "n"]})
+    -> tensor<?x?xf16> {
+  %0 = graph.matmul %x, %w : (tensor<?x9xf16>, tensor<9x?xf16>) -> tensor<?x?xf16>
+  func.return %0 : tensor<?x?xf16>
+}"""
 ATTENTION = """func.func @main(%q: tensor<2x?x12xf32> {graph.dims = ["", "m", ""]},
                      %k: tensor<2x?x12xf32> {graph.dims = ["", "n", ""]},
                      %v: tensor<2x?x9xf32> {graph.dims = ["", "n", ""]},
@@ -107,6 +147,14 @@ CASES: dict[str, tuple[str, Shapes]] = {
         .replace("CAUSAL", "false"),
         lambda n: [(2, 3, 12), (2, n, 12), (2, n, 9), (3, n)],
     ),
+    "columns": (COLUMNS, lambda n: [(n % 37 + 1, 33), (33, n), (n,)]),
+    "columns of many rows": (COLUMNS, lambda n: [(n, 33), (33, n % 141 + 1), (n % 141 + 1,)]),
+    "columns of five rows": (COLUMNS_OF_FIVE, lambda n: [(5, 96), (n, 96)]),
+    "depth": (DEPTH, lambda n: [(n % 37 + 1, n), (n, 50)]),
+    "gradient": (GRADIENT, lambda n: [(n, 40), (n, 70)]),
+    "every extent": (EVERY, lambda n: [(n, n % 29 + 1), (n % 90 + 1, n)]),
+    "chain": (CHAIN, lambda n: [(n % 3 + 1, 2, n % 30 + 1, 16), (n % 3 + 1, 2, 16, n), (n % 3 + 1, 2, n, 9)]),
+    "narrow columns": (NARROW_COLUMNS, lambda n: [(n % 37 + 1, 9), (9, n)]),
     "narrow": (NARROW, lambda n: [(n, 9), (9, 1)]),
 }
 
@@ -118,7 +166,7 @@ def test_one_program_runs_at_every_size(name: str) -> None:
     text, shapes = CASES[name]
     for short, kind in SHORT.items():
         text = text.replace(short, kind)
-    element = np.float16 if name == "narrow" else np.float32
+    element = np.float16 if "narrow" in name else np.float32
     program, rng = fuse_opt.compile(text), np.random.default_rng(3)
     for number, length in enumerate(LENGTHS):
         given = [(rng.standard_normal(shape) * shape[0] ** -0.5).astype(element) for shape in shapes(length)]
