@@ -178,8 +178,8 @@ TILE_BITS = Knob(
     Counts(256, 512, power=True),
     ("matmul",),
     False,
-    "bits of the vectors that tiles of sums are cut for, where a product has more than 9 rows; 2 to 9 rows have shorter blocks of "
-    "depth for 256",
+    "bits of the vectors that tiles of sums are cut for, where a product has more than 9 rows; 2 to 9 rows have shorter blocks "
+    "of depth for 256",
     (256,),
     usual=512,
 )
