@@ -15,7 +15,7 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
     TASK_OPERATIONS,
 )
 from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.dialects.types.extents import estimate, is_number, may_exceed
+from fuse_opt.dialects.types.extents import estimate, is_number, may_exceed, most
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
 from fuse_opt.lowering.cpu.matmul.tiling import Tiling
 
@@ -42,16 +42,15 @@ def tiling_for_any_columns(
     tiles = -(-product.rows // HEIGHT)
     is_sized = not is_number(product.rows)
     height, taller = (HEIGHT, 0) if is_sized else divmod(product.rows, tiles)
-    most = height + (taller > 0)
-    depth = DEPTH if may_exceed(product.depth, DEPTH) else product.depth
-    assert isinstance(depth, int)
+    tallest = height + (taller > 0)
+    depth = min(DEPTH, most(product.depth))
     transposed = product.lhs[-1] != 1 and may_exceed(product.depth, 1)
     copied = 0
     if transposed or computed[0] or arithmetic.converts:
         copied = depth
-    block = max(1, BLOCK_ROWS // most)
+    block = max(1, BLOCK_ROWS // tallest)
     if copied:
-        block = max(1, min(block, COPY_BYTES // (most * copied * arithmetic.left.itemsize)))
+        block = max(1, min(block, COPY_BYTES // (tallest * copied * arithmetic.left.itemsize)))
     if not is_sized:
         block = min(block, tiles)
     must_pack = computed[1] or product.rhs[-1] != 1 or arithmetic.is_narrow

@@ -118,6 +118,7 @@ ATTENTION = """func.func @main(%q: tensor<2x?x12xf32> {graph.dims = ["", "m", ""
     : (tensor<2x?x12xf32>, tensor<2x?x12xf32>, tensor<2x?x9xf32>, tensor<?x?xf32>) -> tensor<2x?x9xf32>
   func.return %0 : tensor<2x?x9xf32>
 }"""
+FEW = "attributes {graph.symbols = {k = {most = 256}}} {\n"
 SHORT = {"XF": "tensor<?x?x24xf32>", "XS": "tensor<?x?x2x12xf32>", "XH": "tensor<?x2x?x12xf32>"}
 CASES: dict[str, tuple[str, Shapes]] = {
     "mlp": (MLP, lambda n: [(n, 33), (33, 130), (130,), (130, 40)]),
@@ -152,6 +153,8 @@ CASES: dict[str, tuple[str, Shapes]] = {
     "columns of five rows": (COLUMNS_OF_FIVE, lambda n: [(5, 96), (n, 96)]),
     "depth": (DEPTH, lambda n: [(n % 37 + 1, n), (n, 50)]),
     "gradient": (GRADIENT, lambda n: [(n, 40), (n, 70)]),
+    "depth of one block": (DEPTH.replace("{\n", FEW, 1), lambda n: [(n % 37 + 1, n % 256 + 1), (n % 256 + 1, 50)]),
+    "gradient of one block": (GRADIENT.replace("{\n", FEW, 1), lambda n: [(n % 256 + 1, 40), (n % 256 + 1, 70)]),
     "every extent": (EVERY, lambda n: [(n, n % 29 + 1), (n % 90 + 1, n)]),
     "chain": (CHAIN, lambda n: [(n % 3 + 1, 2, n % 30 + 1, 16), (n % 3 + 1, 2, 16, n), (n % 3 + 1, 2, n, 9)]),
     "narrow columns": (NARROW_COLUMNS, lambda n: [(n % 37 + 1, 9), (9, n)]),
