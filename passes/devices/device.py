@@ -21,6 +21,8 @@ _PREFIX = "device_"
 HOST = "cpu"
 VARIABLE = "FUSE_OPT_DEVICE"
 """Names a file that stands in for the figures of "cpu", such as `fuse-tune calibrate` writes."""
+NARROW_HOST = "avx2"
+"""What HOST is where the processor has vectors of 256 bits alone."""
 
 FACTORS = (
     "depthwise", "depthwise_to_lanes", "depthwise_lanes", "turned", "panels", "single", "single_of_128", "single_of_512",
@@ -200,13 +202,22 @@ def _read_device(name: str) -> Device:
         raise ValueError(
             f"option 'device': unknown '{name}'; expected one of {', '.join(device_names())} or a .toml file"
         )
+    return _described(_entries(path), path)
+
+
+def _entries(path: Path) -> dict[str, object]:
+    """Those of a file, and of the device that it is `like` those that it does not have."""
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"option 'device': {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"option 'device': {path}: {error}") from None
-    return _described(entries, path)
+    if (like := entries.pop("like", None)) is None:
+        return entries
+    if like not in device_names():
+        raise ValueError(f"option 'device': {path}: like: expected one of {', '.join(device_names())}, got {like!r}")
+    return {**_entries(_FOLDER / f"{_PREFIX}{like}.toml"), **entries}
 
 
 def _described(entries: dict[str, object], path: Path) -> Device:

@@ -9,8 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 
 _ROOT = Path("/")
-NARROW_VECTOR_BYTES = 32
-"""Of the vectors of a processor of x86 without AVX-512."""
 
 
 def usable_processors(root: Path = _ROOT) -> int:

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from fuse_opt.dialects.implementation.offers import forget_backend
-from fuse_opt.passes.devices.device import HOST, is_host_named
+from fuse_opt.passes.devices.device import HOST, NARROW_HOST, is_host_named
 from fuse_opt.tools.compiler.pipeline import TUNED_OPTION, UsageError, parse_pipeline
 from fuse_opt.tools.compiler.registry import offer_implementations
 
@@ -31,8 +31,6 @@ VARIABLE = "FUSE_OPT_BACKEND"
 TABLE_VARIABLE = "FUSE_OPT_DISPATCH_TABLE"
 TUNED_VARIABLE = "FUSE_OPT_TUNED"
 _TABLE_OPTION = "table"
-_NARROW = "avx2"
-"""The device like HOST with vectors of 256 bits."""
 GROUP = "fuse_opt.backends"
 _NUMBERS = count()
 
@@ -177,7 +175,8 @@ def with_host_device(passes: Sequence[ModulePass]) -> list[ModulePass]:
     if is_host_named() or not is_narrow_host():
         return list(passes)
     return [
-        replace(cast("Any", each), device=_NARROW) if getattr(each, "device", None) == HOST else each for each in passes
+        replace(cast("Any", each), device=NARROW_HOST) if getattr(each, "device", None) == HOST else each
+        for each in passes
     ]
 
 

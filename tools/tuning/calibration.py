@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fuse_opt.passes.devices.device import Device
-from fuse_opt.runtime.host.processors import NARROW_VECTOR_BYTES, is_avx2_alone, processor_features
+from fuse_opt.passes.devices.device import NARROW_HOST, Device, find_device
+from fuse_opt.runtime.host.processors import is_avx2_alone, processor_features
 from fuse_opt.tools.commands.measuring import example_inputs
 from fuse_opt.tools.compiler.api import compile as compile_program
 from fuse_opt.tools.compiler.compiled_program import CompiledProgram
@@ -56,7 +56,7 @@ def calibrated(named: Device, processors: int) -> Device:
     return replace(
         named,
         first_cache_bytes=first_cache() or named.first_cache_bytes,
-        vector_bytes=NARROW_VECTOR_BYTES if is_avx2_alone(features) else named.vector_bytes,
+        vector_bytes=find_device(NARROW_HOST).vector_bytes if is_avx2_alone(features) else named.vector_bytes,
         window=window,
         bandwidth=_moved(copied // 4) / _pass_seconds(_copy(copied // 4)),
         cache_bytes=cache,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from fuse_opt.dialects.analysis.contractions.packed_panels import NARROW_BITS
 from fuse_opt.lowering.c.headers.matrix_tiles import FEWEST_ROWS, SIDE, has_matrix_tile
 from fuse_opt.lowering.c.headers.matrix_tiles import MOST_ROWS as MATRIX_ROWS
 
@@ -48,7 +49,7 @@ class Vectors:
 
 
 WIDE = Vectors(64, REGISTERS, MOST_ROWS, RATE, FAR_LOAD, LATENCY)
-NARROW = Vectors(32, 15, 6, {1: 0.8, 2: 1.0}, 0.5, 4.8)
+NARROW = Vectors(NARROW_BITS // 8, 15, 6, {1: 0.8, 2: 1.0}, 0.5, 4.8)
 """Of 32 bytes, with sixteen registers, for which a tile has 4 rows at least; more than two vectors side by side are slower."""
 
 

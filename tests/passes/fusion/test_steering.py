@@ -120,6 +120,7 @@ def test_an_old_entry_of_a_device_is_taken_with_a_warning(tmp_path: Path) -> Non
         ("d.toml", "x = [", "at end of document"),
         ("d.toml", 'name = "d"', "has no entry 'bandwidth'"),
         ("d.toml", "+tasks = 4", "has the unknown entry 'tasks'"),
+        ("d.toml", '+like = "tpu"', "like: expected one of a100, avx2, cpu, h100, h200, l4, t4, got 'tpu'"),
         ("d.toml", "processors = 4=>processors = -4", "processors: expected a positive number, got -4"),
     ],
 )
