@@ -186,10 +186,11 @@ class _Packing:
         if not (group := group_in_panels(*elements)) or (group > 1 and windows is not None):
             message = f"'{op.name}' is of {elements[0]} and {elements[1]}; packed are f32 and f64, and i8 that ui8 meet"
             raise Unschedulable("element-type", message, op)
+        bits = 8 * int(find_device(self.options.device).vector_bytes)
         if windows is None:
-            width = panel_width(of, itemsize, group, 8 * int(find_device(self.options.device).vector_bytes))
+            width = panel_width(of, itemsize, group, bits)
         else:
-            width = filter_panel_width(windows.merged(), itemsize)
+            width = filter_panel_width(windows.merged(), itemsize, bits)
         weight = _Weight(op, argument, of, width, group, batch)
         is_read_in_panels = windows is not None and reads_rows(
             windows.merged()

@@ -99,6 +99,11 @@ def filter_panels_problem(contraction: WindowContraction, itemsize: int) -> str 
     return None
 
 
-def filter_panel_width(contraction: WindowContraction, itemsize: int) -> int:
-    """Filters of a panel."""
-    return panel_width(seen_product(contraction), itemsize)
+def filter_panel_width(contraction: WindowContraction, itemsize: int, bits: int = 8 * LANE_BYTES) -> int:
+    """Filters of a panel, for vectors of so many bits."""
+    return panel_width(seen_product(contraction), itemsize, bits=bits)
+
+
+def has_narrow_panels(contraction: WindowContraction, width: int, itemsize: int) -> bool:
+    """Whether panels of so many filters are those of narrow vectors: others have one wide vector for few positions alone."""
+    return width == LANE_BYTES // itemsize and prod(contraction.positions) > max(_OF_FEW_ROWS)

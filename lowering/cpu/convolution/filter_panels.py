@@ -8,6 +8,7 @@ from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
+from fuse_opt.dialects.analysis.contractions.packed_panels import has_narrow_panels
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.lowering.c.headers.product_tiles import vector_elements
 from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask, Place
@@ -26,7 +27,8 @@ class FilterPanels(ConvolutionTask):
         assert convolution.panel is not None
         self.tiling = tiling = filter_tiling(of.at_usual_batch(), convolution.panel, element.itemsize)
         super().__init__(convolution, tiling, memory, root)
-        self.taps = self.taps or self._taps()
+        is_product = of.taps == 1 and has_narrow_panels(of, tiling.width, element.itemsize)
+        self.windows = None if is_product else self.taps or self._taps()
         vectors = tiling.width // vector_elements(element.name)
         self.tiles = RowTiles(element, vectors, tiling.height, tiling.taller)
         positions = root.add(memref.AllocaOp.get(element.attribute, 64, [tiling.columns * tiling.width]))
@@ -91,8 +93,11 @@ class FilterPanels(ConvolutionTask):
             sums = self.positions.moved(inner, position, self._constant(0))
             channel, count = channels
             before = plus(inner, times(inner, line, self.tiling.tiles), number)
+            if self.windows is None:
+                self.tiles.multiply(inner, number, count, seen, right, sums, channel, turned=True)
+                return
             ahead = self._ahead(inner, before, count)
-            self.tiles.multiply(inner, number, count, seen, right, sums, channel, self.taps, ahead)
+            self.tiles.multiply(inner, number, count, seen, right, sums, channel, self.windows, ahead)
 
         count_loop(scope, "tile", (self._constant(0), self._constant(self.tiling.tiles)), tile)
 

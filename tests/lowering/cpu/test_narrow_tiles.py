@@ -10,20 +10,15 @@ import pytest
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, kernels, parse
 from lowered_programs import needs_compiler
+from narrow_vectors import NARROW
 from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.lowering.emit.c import build_program
 from fuse_opt.tools.compiler import backend_switch
-from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes
+from fuse_opt.tools.compiler.pipeline import make_passes
 
 Array = np.ndarray[Any, Any]
-NARROW = [
-    name.replace("pack-weights", "pack-weights{smallest-bytes=0 device=avx2}").replace(
-        "schedule-kernels", "schedule-kernels{device=avx2}"
-    )
-    for name in DEFAULT_PIPELINE
-]
 
 
 def shapes_of(rows: int, depth: int, columns: int, transposed: tuple[bool, bool]) -> list[tuple[int, int]]:

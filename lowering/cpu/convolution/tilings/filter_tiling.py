@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
+from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES, has_narrow_panels
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
-from fuse_opt.lowering.cpu.convolution.tilings.blocks import Block
+from fuse_opt.lowering.cpu.convolution.tilings.blocks import Block, copied_elements
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
-from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, REGISTERS
+from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, NARROW, REGISTERS
 from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 
 DEPTH = 256
@@ -17,8 +17,19 @@ MOST_TASKS = 8
 """Of an image, at most: each of these tasks copies what windows see where others have not."""
 
 
-def position_tiles(positions: int, vectors: int) -> int:
-    """Tiles of neighbouring positions over so many vectors of filters: as registers hold, or one if it has a row too many."""
+NEAR_BYTES = 28 << 10
+"""The same in bytes of a panel and of what all its tiles read beside, where these are narrow: a first cache holds them."""
+LEAST_DEPTH = 64
+"""Of such channels and taps: fewer take as long to store their sums."""
+
+
+def position_tiles(positions: int, vectors: int, is_narrow: bool = False) -> int:
+    """
+    Tiles of neighbouring positions over so many vectors of filters, or two narrow ones: as registers hold, or one if it has a row
+    too many.
+    """
+    if is_narrow:
+        return -(-positions // NARROW.most_rows)
     most = min(MOST_ROWS, REGISTERS // vectors - 1)
     whole = min(MOST_ROWS, (REGISTERS + 1) // vectors - 1)
     return 1 if positions <= whole else -(-positions // most)
@@ -67,9 +78,18 @@ def filter_tiling(contraction: WindowContraction, width: int, itemsize: int) -> 
     pitch = contraction.extents[2] if inside else reach.pitch(row) if height > 1 else row + reach.behind
     block = Block(height, row, pitch, not inside)
     lines, length = (1, block.positions(height)) if pitch == row else (height, row)
-    tiles = position_tiles(length, width * itemsize // LANE_BYTES)
+    is_narrow = has_narrow_panels(contraction, width, itemsize)
+    tiles = position_tiles(length, width * itemsize // LANE_BYTES, is_narrow)
     panels = -(-contraction.filters // width)
     most = min(MOST_TASKS // contraction.batch, contraction.operations // (contraction.batch * TASK_OPERATIONS))
     some = -(-panels // max(min(most, panels), 1))
-    channels = -(-contraction.channels // max(-(-contraction.channels * contraction.taps // DEPTH), 1))
+    channels, taps = contraction.channels, contraction.taps
+    seen = pitch * height if inside else copied_elements(contraction, block) // channels
+    depth = min(DEPTH, _near_depth(seen, taps, width, itemsize)) if is_narrow else DEPTH
+    channels = -(-channels // max(-(-channels * taps // depth), 1))
     return FilterTiling(block, width, some * width, channels, lines, tiles, *divmod(length, tiles))
+
+
+def _near_depth(positions: int, taps: int, width: int, itemsize: int) -> int:
+    """Channels and taps of which a first cache holds what so many positions have, and a panel."""
+    return max(NEAR_BYTES // ((positions + taps * width) * itemsize) * taps, LEAST_DEPTH)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES, LARGEST_COPY
+from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES, LARGEST_COPY, has_narrow_panels
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import DEPTH, position_tiles
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS, least_work
@@ -57,7 +57,7 @@ def _cuts(of: WindowContraction, panel: int, itemsize: int) -> Iterator[tuple[fl
     height, row = of.positions[1:]
     panels, lanes = -(-of.filters // panel), LANE_BYTES // itemsize
     width = of.channels + lanes * (of.channels * itemsize % COLLISION == 0)
-    tiles = position_tiles(row, panel // lanes)
+    tiles = position_tiles(row, panel // lanes, has_narrow_panels(of, panel, itemsize))
     channels = -(-of.channels // max(-(-of.channels * of.taps // DEPTH), 1))
     weights = of.channels * of.taps * panel / lanes
     far = weights * panels * LANE_BYTES > FAR_FILTERS
