@@ -135,32 +135,28 @@ FO_FN void fo_rows_f32(const float *restrict from, long at, long row, long step,
     }
   }
 #elif defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)
-  enum { lanes = 32 / sizeof *to, most = 64 };
+  enum { lanes = 32 / sizeof *to };
   typedef float fo_r __attribute__((vector_size(32)));
+  typedef double fo_pairs __attribute__((vector_size(32)));
   typedef float fo_row __attribute__((vector_size(32), aligned(4), may_alias));
   typedef {int|long long} fo_mask __attribute__((vector_size(32)));
-  typedef {int|long long} fo_bits_row __attribute__((vector_size(32), aligned({4|8}), may_alias));
-  if (step < 3 && count <= most * lanes) {
-    /* Masks of the elements of a row that are met, -1 or 0 each: `first` and `last` are in the order of what is written. */
-    {int|long long} met[(2 * most + 2) * lanes];
-    long vectors = (count + lanes - 1) / lanes, asked = vectors * lanes * step, low = first * step;
-    long high = last > first ? last * step - step + 1 : low;
-    for (long i = 0; i < asked; i += lanes) *(fo_bits_row *)(met + i) = (fo_bits_row){0};
-    for (long i = low; i < high; i++) {
-      met[i] = -1;
-    }
-    for (long r = begin; r < end; r++) {
-      const float *restrict a = from + at + r * row;
-      float *restrict c = to + to_at + r * count;
-      for (long k = 0; k < vectors; k++) {
-        const float *restrict q = a + k * lanes * step;
-        const {int|long long} *bits = met + k * lanes * step;
-        fo_r one = {__builtin_ia32_maskloadps256|__builtin_ia32_maskloadpd256}((const fo_r *)q, (fo_mask)*(const fo_bits_row *)bits);
-        if (step == 2) {
-          fo_r two = {__builtin_ia32_maskloadps256|__builtin_ia32_maskloadpd256}((const fo_r *)(q + lanes), (fo_mask)*(const fo_bits_row *)(bits + lanes));
-          one = __builtin_shufflevector(one, two, {0, 2, 4, 6, 8, 10, 12, 14|0, 2, 4, 6});
-        }
-        *(fo_row *)(c + k * lanes) = one;
+  if (step < 3) {
+    /* Vectors of all rows side by side, the last one first: what it writes behind its row is the beginning of the next one. */
+    const fo_mask lane = { {0, 1, 2, 3, 4, 5, 6, 7|0, 1, 2, 3} };
+    for (long k = (count - 1) / lanes * lanes; k >= 0; k -= lanes) {
+      const {int|long long} low = ({int|long long})((first - k) * step), high = ({int|long long})((last - k) * step - step);
+      const fo_mask met = (lane >= low) & (lane <= high), others = (lane + lanes >= low) & (lane + lanes <= high);
+      const float *restrict q = from + at + k * step + begin * row;
+      float *restrict c = to + to_at + k + begin * count;
+      if (step == 1) {
+        for (long r = begin; r < end; r++, q += row, c += count) *(fo_row *)c = __builtin_ia32_maskload{ps|pd}256((const fo_r *)q, met);
+        continue;
+      }
+      for (long r = begin; r < end; r++, q += row, c += count) {
+        fo_r one = __builtin_ia32_maskload{ps|pd}256((const fo_r *)q, met);
+        fo_r two = __builtin_ia32_maskload{ps|pd}256((const fo_r *)(q + lanes), others);
+        fo_pairs halves = (fo_pairs)__builtin_shufflevector(one, two, {0, 2, 8, 10, 4, 6, 12, 14|0, 4, 2, 6});
+        *(fo_row *)c = (fo_r)__builtin_shufflevector(halves, halves, 0, 2, 1, 3);
       }
     }
     return;
