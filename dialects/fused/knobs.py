@@ -183,6 +183,14 @@ TILE_BITS = Knob(
     (256,),
     usual=512,
 )
+REGISTER_BITS = Knob(
+    "register_bits",
+    Counts(256, 512, power=True),
+    ("row", "split"),
+    True,
+    "bits of a register: accumulators of rows whose length is a size are variables of so many at most",
+    usual=512,
+)
 SCRATCH = Knob(
     "scratch",
     Words(("any", "little")),
@@ -209,5 +217,6 @@ KNOBS = (
     UNROLL,
     VECTOR,
     TILE_BITS,
+    REGISTER_BITS,
     SCRATCH,
 )

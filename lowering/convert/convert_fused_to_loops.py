@@ -20,7 +20,7 @@ from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody, written_elements
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import CUT, UNROLL, WINDOW
+from fuse_opt.dialects.fused.knobs import CUT, REGISTER_BITS, UNROLL, WINDOW
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
@@ -56,6 +56,7 @@ from fuse_opt.lowering.loops.index_set_splitting import split_index_sets
 from fuse_opt.lowering.loops.masked_tails import WIDTH, mask_tails
 from fuse_opt.lowering.loops.moderate_arguments import ask_for_moderate_arguments
 from fuse_opt.lowering.loops.nontemporal_stores import make_nontemporal
+from fuse_opt.lowering.loops.register_parts import split_registers
 from fuse_opt.lowering.loops.shared_exponentials import share_exponentials
 from fuse_opt.lowering.loops.sized_ends import split_sized_ends
 from fuse_opt.lowering.loops.strip_mining import unroll_vectors
@@ -205,6 +206,8 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
     if (vectors := UNROLL.count(kernel)) is not None:
         unroll_vectors(loops.body, vectors * WIDTH)
     carry_digits(loops.body)
+    if sizes and (register := REGISTER_BITS.number(kernel)) < WIDEST:
+        split_registers(loops.body, register // 32)
     return bits, lines_alone
 
 

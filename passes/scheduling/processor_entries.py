@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fuse_opt.dialects.fused.knobs import LENT, TILE_BITS, WINDOW
+from fuse_opt.dialects.fused.knobs import LENT, REGISTER_BITS, TILE_BITS, WINDOW
 from fuse_opt.passes.devices.device import Device
 
 ROWS_OF_CACHE = 48
@@ -16,5 +16,6 @@ def processor_entries(kind: str, device: Device) -> dict[str, int]:
         WINDOW: int(device.window),
         LENT: int(device.first_cache_bytes) // ROWS_OF_CACHE,
         TILE_BITS: 8 * int(device.vector_bytes),
+        REGISTER_BITS: 8 * int(device.vector_bytes),
     }
     return {knob.name: value for knob, value in stated.items() if kind in knob.kinds and value != knob.usual}

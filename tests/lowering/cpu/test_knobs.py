@@ -63,10 +63,12 @@ COUNTS = {
     "window": (50, 600),
     "lent": (1600, 1601),
     "tile_bits": (256,),
+    "register_bits": (256,),
 }
 
-OF_SIZES = ("short", "long")
-"""Entries that change nothing where extents are numbers; `tests/tools/compiler/test_sized_versions.py` has kernels of sizes."""
+OF_SIZES = ("short", "long", "register_bits")
+"""Entries that change nothing where extents are numbers; `tests/tools/compiler/test_sized_versions.py` and
+`tests/lowering/loops/test_register_parts.py` have kernels of sizes."""
 
 
 def module(kind: str, entry: str = "") -> str:

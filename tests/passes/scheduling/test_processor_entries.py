@@ -52,4 +52,4 @@ def test_tiles_of_products_are_cut_for_the_vectors_of_the_record() -> None:
     device, own = find_device("cpu"), find_device("avx2")
     assert own == replace(device, name="avx2", vector_bytes=32, features=("avx2",))
     found = {kind: processor_entries(kind, own) for kind in ("matmul", "row", "conv", "attention")}
-    assert found == {"matmul": {"tile_bits": 256}, "row": {}, "conv": {}, "attention": {}}
+    assert found == {"matmul": {"tile_bits": 256}, "row": {"register_bits": 256}, "conv": {}, "attention": {}}

@@ -1,0 +1,67 @@
+"""Accumulators of rows whose length is a size, in variables as long as registers: the same bits, whatever a register holds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from guard_pages import guarded, needs_guard_pages
+from lowered_programs import as_list, needs_compiler
+
+import fuse_opt
+from fuse_opt.passes.devices import device
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
+
+Array = np.ndarray[Any, Any]
+RECORD = Path(device.__file__).with_name("device_cpu.toml")
+ROWS = """func.func @main(%x: tensor<?x?xf32> {{graph.dims = ["m", "n"]}}) -> tensor<?x?xf32> {{
+  %1 = graph.{op} %x : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  func.return %1 : tensor<?x?xf32>
+}}"""
+SUMS = """func.func @main(%x: tensor<?x3x?xf32> {graph.dims = ["m", "", "n"]})
+    -> (tensor<?x3xf32>, tensor<?x3xf32>, tensor<?xf32>) {
+  %1 = graph.sum %x {axes = array<i64: 2>} : (tensor<?x3x?xf32>) -> tensor<?x3xf32>
+  %2 = graph.max %x {axes = array<i64: 2>} : (tensor<?x3x?xf32>) -> tensor<?x3xf32>
+  %3 = graph.sum %x {axes = array<i64: 1, 2>} : (tensor<?x3x?xf32>) -> tensor<?xf32>
+  func.return %1, %2, %3 : tensor<?x3xf32>, tensor<?x3xf32>, tensor<?xf32>
+}"""
+PROGRAMS = {"softmax": ROWS.format(op="softmax"), "log_softmax": ROWS.format(op="log_softmax"), "sums": SUMS}
+
+
+def compiled(text: str, size: int, folder: Path) -> fuse_opt.CompiledProgram:
+    """For a processor with vectors of so many bytes."""
+    path = folder / f"own{size}.toml"
+    path.write_text(RECORD.read_text().replace("vector_bytes = 64", f"vector_bytes = {size}"))
+    schedule = f'schedule-kernels{{device="{path}"}}'
+    return fuse_opt.compile(
+        text, pipeline=",".join(schedule if name == "schedule-kernels" else name for name in DEFAULT_PIPELINE)
+    )
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_parts_of_registers_give_the_same_bits(name: str, tmp_path: Path) -> None:
+    text, rng = PROGRAMS[name], np.random.default_rng(2711)
+    narrow, wide = (compiled(text, size, tmp_path) for size in (32, 64))
+    for n in (1, 2, 7, 8, 9, 15, 16, 17, 24, 25, 31, 33, 48, 49, 130, 257):
+        for m in (1, 5):
+            x = rng.standard_normal((m, 3, n) if name == "sums" else (m, n)).astype(np.float32)
+            with guarded() as allocate:
+                given = allocate(x, at_end=n % 2 == 0)
+                pairs = zip(as_list(narrow(given)), as_list(wide(given)), strict=True)
+                assert all(one.tobytes() == other.tobytes() for one, other in pairs), (m, n)
+            for one, other in zip(as_list(narrow(x)), as_list(fuse_opt.evaluate(text, x)), strict=True):
+                np.testing.assert_allclose(one, other, 2e-5, 2e-5, err_msg=f"{m} rows of {n}")
+
+
+@needs_compiler
+def test_no_variable_is_longer_than_a_register(tmp_path: Path) -> None:
+    x = np.ones((3, 3, 40), np.float32)
+    for size, lanes in ((32, 8), (64, 16)):
+        program = compiled(SUMS, size, tmp_path)
+        program(x)
+        assert set(re.findall(r"vector_size\((\d+) \* sizeof\(float\)\)", program.source)) == {str(lanes)}
