@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
-from fuse_opt.dialects.types.size import Extent
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.cpu.stage import Range, StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer
@@ -22,6 +22,8 @@ from fuse_opt.lowering.kernel.transposed_loads import TransposedLoads
 
 GROUP = 16
 """Elements along both sides of what vector registers turn at once; half as many of 8 bytes."""
+FEWEST_LEFT = 5
+"""Lines that are left over for which a square pays that overlaps another: fewer take less time element by element."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +89,19 @@ class RegisterTranspose(StageLoops):
         turn: Callable[[Scope], None] | None,
         put: Callable[[Scope], None],
         lines_first: bool,
+        may_repeat: bool = False,
     ) -> None:
-        """A block by squares that vectors turn, and what is left over at its ends element by element. With `lines_first`,
-        squares follow each other along the lines that are read, else along those that are written."""
+        """
+        A block by squares that vectors turn, and what is left over at its ends element by element. With `lines_first`,
+        squares follow each other along the lines that are read, else along those that are written. With `may_repeat`, the last
+        squares along a size overlap others, perhaps of another block, which get the same elements.
+        """
         if turn is None:
             self._put_elements(put, task, rows, columns, tile)
             return
         group = self.group
         middles = [
-            self._whole_groups(task, *bounds, length, group)
+            self._whole_groups(task, *bounds, length, group, may_repeat)
             for bounds, length in ((rows, 0 if tile.whole else self.along.extent), (columns, self.inner.extent))
         ]
         row_loop = (self.along, "tile_row", (rows[0], middles[0]))
@@ -103,13 +109,16 @@ class RegisterTranspose(StageLoops):
         loops = (column_loop, row_loop) if lines_first else (row_loop, column_loop)
         outer = self.open(task, *loops[0][:2], tile)
         scope = self.open(outer, *loops[1][:2], tile)
+        if may_repeat:
+            self._begin_early(outer, loops[0][0])
+            self._begin_early(scope, loops[1][0])
         turn(scope)
         for inside, (_, _, bounds) in zip((scope, outer), reversed(loops), strict=True):
             inside.block.add_op(scf.YieldOp())
             assert inside.parent is not None
             inside.parent.block.add_op(self.loop(inside.block, *bounds, step=group))
         if middles[0] is not rows[1]:
-            self._put_elements(put, task, (middles[0], rows[1]), columns, tile)
+            self._put_elements(put, task, (middles[0], rows[1]), columns, tile, may_repeat)
         if middles[1] is not columns[1]:
             self._put_elements(put, task, (rows[0], middles[0]), (middles[1], columns[1]), tile)
 
@@ -136,20 +145,53 @@ class RegisterTranspose(StageLoops):
             return None
         return factors[self.inner]
 
-    def _whole_groups(self, task: Scope, first: SSAValue, last: SSAValue, length: Extent, group: int) -> SSAValue:
-        """The end of the whole groups of a range that begins at a multiple and ends at one, or at the length."""
+    def _whole_groups(
+        self, task: Scope, first: SSAValue, last: SSAValue, length: Extent, group: int, may_repeat: bool
+    ) -> SSAValue:
+        """
+        The end of the whole groups of a range that begins at a multiple and ends at one, or at the length; or of a last one that
+        begins earlier, too.
+        """
         if length % group == 0:
             return last
-        return task.add(arith.MinSIOp(last, self.root.index_constant(length // group * group)))
+        constant, whole = self.root.index_constant, length // group * group
+        if not may_repeat or not isinstance(length, Size):
+            return task.add(arith.MinSIOp(last, constant(whole)))
+        enough = self.root.made(
+            ("enough", length), lambda: arith.CmpiOp(constant(length % group), constant(FEWEST_LEFT), "sge")
+        )
+        is_one = self.root.made(("one", length), lambda: arith.CmpiOp(constant(length), constant(group), "sge"))
+        both = self.root.made(("overlaps", length), lambda: arith.AndIOp(enough, is_one))
+        end = self.root.made(("end", length), lambda: arith.SelectOp(both, constant(length), constant(whole)))
+        return task.add(arith.MinSIOp(last, end))
 
-    def _put_elements(self, put: Callable[[Scope], None], task: Scope, rows: Range, columns: Range, tile: Tile) -> None:
-        outer = self.open(task, self.inner, "tile_column", tile)
-        scope = self.open(outer, self.along, "tile_row", tile)
+    def _begin_early(self, scope: Scope, dim: Dim) -> None:
+        """Lets a square along a size end there at most."""
+        if isinstance(dim.extent, Size) and dim.extent % self.group != 0:
+            least = self.root.index_constant(dim.extent - self.group)
+            scope.indices[dim] = scope.add(arith.MinSIOp(scope.indices[dim], least))
+
+    def _put_elements(
+        self,
+        put: Callable[[Scope], None],
+        task: Scope,
+        rows: Range,
+        columns: Range,
+        tile: Tile,
+        few_rows: bool = False,
+    ) -> None:
+        loops = [(self.inner, "tile_column", columns), (self.along, "tile_row", rows)]
+        (first, above, of_outer), (second, below, bounds) = loops[::-1] if few_rows and self._is_sized() else loops
+        outer = self.open(task, first, above, tile)
+        scope = self.open(outer, second, below, tile)
         put(scope)
         scope.block.add_op(scf.ReduceOp())
-        outer.block.add_op(self.parallel(scope.block, *rows))
+        outer.block.add_op(self.parallel(scope.block, *bounds))
         outer.block.add_op(scf.YieldOp())
-        task.block.add_op(self.loop(outer.block, *columns))
+        task.block.add_op(self.loop(outer.block, *of_outer))
+
+    def _is_sized(self) -> bool:
+        return isinstance(self.along.extent, Size)
 
     def open(self, parent: Scope, dim: Dim, local: str, tile: Tile) -> Scope:
         """A loop over a dimension, which also knows where in the block it is."""

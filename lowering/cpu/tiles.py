@@ -225,7 +225,7 @@ class _Tiles(RegisterTranspose):
             self.emitter.emit([store.node], scope)
             self.store([store], scope)
 
-        self.go_over(task, rows, columns, tile, turn, put, False)
+        self.go_over(task, rows, columns, tile, turn, put, False, may_repeat=True)
 
     def _build_block(self, stage: Stage, task: Scope, rows: Range, columns: Range, tile: Tile) -> None:
         """Computes and stores a block line by line."""
