@@ -26,6 +26,7 @@ from fuse_opt.dialects.types.size import Extent
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter, convert_programs, scheduled
 from fuse_opt.lowering.convert.memory import put_first
+from fuse_opt.lowering.convert.register_parts import split_registers
 from fuse_opt.lowering.convert.vector_bits import WIDEST, is_for_lines_alone, vector_bits
 from fuse_opt.lowering.convert.versions import Version, join_versions, versions_of
 from fuse_opt.lowering.cpu.attention.gradients import build_attention_gradient_loops
@@ -56,7 +57,6 @@ from fuse_opt.lowering.loops.index_set_splitting import split_index_sets
 from fuse_opt.lowering.loops.masked_tails import WIDTH, mask_tails
 from fuse_opt.lowering.loops.moderate_arguments import ask_for_moderate_arguments
 from fuse_opt.lowering.loops.nontemporal_stores import make_nontemporal
-from fuse_opt.lowering.loops.register_parts import split_registers
 from fuse_opt.lowering.loops.shared_exponentials import share_exponentials
 from fuse_opt.lowering.loops.sized_ends import split_sized_ends
 from fuse_opt.lowering.loops.strip_mining import unroll_vectors

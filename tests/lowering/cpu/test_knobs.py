@@ -68,7 +68,7 @@ COUNTS = {
 
 OF_SIZES = ("short", "long", "register_bits")
 """Entries that change nothing where extents are numbers; `tests/tools/compiler/test_sized_versions.py` and
-`tests/lowering/loops/test_register_parts.py` have kernels of sizes."""
+`tests/lowering/cpu/test_register_parts.py` have kernels of sizes."""
 
 
 def module(kind: str, entry: str = "") -> str:
