@@ -12,6 +12,8 @@ from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import DEPTH, posit
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS, least_work
 from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import copied_elements
 
+NARROW_DEPTH = 400
+"""Channels and taps that are summed up at a time over panels of narrow vectors, about: whole lines of channels (measured)."""
 COLLISION = 1024
 """Bytes: positions that lie a multiple apart evict each other from a first cache."""
 SUM_BYTES = 128 << 10
@@ -57,8 +59,11 @@ def _cuts(of: WindowContraction, panel: int, itemsize: int) -> Iterator[tuple[fl
     height, row = of.positions[1:]
     panels, lanes = -(-of.filters // panel), LANE_BYTES // itemsize
     width = of.channels + lanes * (of.channels * itemsize % COLLISION == 0)
-    tiles = position_tiles(row, panel // lanes, has_narrow_panels(of, panel, itemsize))
+    is_narrow = has_narrow_panels(of, panel, itemsize)
+    tiles = position_tiles(row, panel // lanes, is_narrow)
     channels = -(-of.channels // max(-(-of.channels * of.taps // DEPTH), 1))
+    if is_narrow:
+        channels = min(max(round(NARROW_DEPTH / (of.taps * lanes)), 1) * lanes, of.channels)
     weights = of.channels * of.taps * panel / lanes
     far = weights * panels * LANE_BYTES > FAR_FILTERS
     for number in range(1, height + 1):
