@@ -17,12 +17,15 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.extents import estimate, is_number, may_exceed, most
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
+from fuse_opt.lowering.cpu.matmul.tile_shapes import NARROW
 from fuse_opt.lowering.cpu.matmul.tiling import Tiling
 
 HEIGHT = 4
 """Rows of a tile at most: there is a function for each height, of which compilers take their time."""
 VECTORS = 4
 """Side by side in a whole panel; what is left over of columns is in tiles of one."""
+NARROW_ITEMS = 4
+"""Bytes of elements that tiles for vectors of fewer bits are for."""
 PANELS_OF_SUMS = 4
 """Of a task, where each block of the contracted dimension goes over all of them."""
 
@@ -32,16 +35,19 @@ def takes_any_columns(product: Contraction) -> bool:
 
 
 def tiling_for_any_columns(
-    product: Contraction, itemsize: int, arithmetic: Arithmetic, computed: tuple[bool, bool]
+    product: Contraction, itemsize: int, arithmetic: Arithmetic, computed: tuple[bool, bool], bits: int
 ) -> Tiling:
-    """Of columns or elements to add that are sizes; rows may be one, too. Tiles have zeros where a panel has no columns."""
-    lanes = LANE_BYTES // itemsize
-    width = VECTORS * lanes
+    """
+    Of columns or elements to add that are sizes; rows may be one, too. Tiles have zeros where a panel has no columns. With vectors
+    of fewer bits tiles, and panels, are as wide as a vector of the widest: what is left over of columns has one, too.
+    """
+    lanes, is_narrow = LANE_BYTES // itemsize, bits < 8 * LANE_BYTES and itemsize == NARROW_ITEMS
+    width, most_rows = (lanes, NARROW.most_rows) if is_narrow else (VECTORS * lanes, HEIGHT)
     if is_number(product.columns):
         width = min(width, -(-product.columns // lanes) * lanes)
-    tiles = -(-product.rows // HEIGHT)
+    tiles = -(-product.rows // most_rows)
     is_sized = not is_number(product.rows)
-    height, taller = (HEIGHT, 0) if is_sized else divmod(product.rows, tiles)
+    height, taller = (most_rows, 0) if is_sized else divmod(product.rows, tiles)
     tallest = height + (taller > 0)
     depth = min(DEPTH, most(product.depth))
     transposed = product.lhs[-1] != 1 and may_exceed(product.depth, 1)

@@ -64,7 +64,7 @@ def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[
     computed = isinstance(product.lhs, ComputedOperand), isinstance(product.rhs, ComputedOperand)
     itemsize = arithmetic.sums.itemsize
     if is_sized:
-        tiling = tiling_for_any_columns(product.contraction, itemsize, arithmetic, computed)
+        tiling = tiling_for_any_columns(product.contraction, itemsize, arithmetic, computed, TILE_BITS.number(kernel))
     else:
         width, bits = panels and panels.width, TILE_BITS.number(kernel)
         tiling = choose_tiling(product.contraction, itemsize, arithmetic, width, computed, bits)
@@ -332,31 +332,39 @@ class _Tiles:
         source = self._right_from(scope, right, depth, columns.first)
         assert isinstance(left, Matrix)  # what is computed has a copy
 
-        def tiles(inner: Scope, panel: Source) -> None:
+        def tiles(inner: Scope, panel: Source, in_place: tuple[SSAValue, Matrix] | None = None) -> None:
             assert isinstance(panel, Matrix)
             is_whole = panel is source and self.right is not None and self.tiling.rest > 0
             met = replace(columns, is_last=False) if is_whole else columns
             block = self._block(inner, met, rows, left, panel, count, depth)
-            ends = replace(block, copy=self._copy_by_tiles(), following=self._following(inner, right, columns, depth))
+            following = self._following(inner, right, columns, depth)
+            ends = replace(block, copy=self._copy_by_tiles(), following=following, in_place=in_place)
             self.calls.emit(inner, rows.tiles, rows.first, ends)
 
-        def tiles_of_copy(inner: Scope) -> None:
+        def copy(inner: Scope) -> Matrix:
             assert self.right is not None
             panel = self.right.panel(inner, source, count, columns.count)
             if self.tiling.pads:
                 every = columns.count, self.root.index_constant(self.tiling.width)
                 fill_columns(inner, panel, count, every, self.root.constant(0.0, self.arithmetic.right))
-            tiles(inner, panel)
+            return panel
 
         if self.right is None or self.tiling.tiles_copy:
             tiles(scope, source)
-        else:
-            few = self._are_few()
-            if self.tiling.rest and not isinstance(few, bool):
-                constant = self.root.index_constant
-                whole = scope.add(arith.CmpiOp(columns.count, constant(self.tiling.width), "eq"))
-                few = scope.add(arith.AndIOp(few, whole))
-            either(scope, few, lambda inner: tiles(inner, source), tiles_of_copy)
+            return
+        few = self._are_few()
+        if self.tiling.rest and not isinstance(few, bool):
+            constant = self.root.index_constant
+            whole = scope.add(arith.CmpiOp(columns.count, constant(self.tiling.width), "eq"))
+            few = scope.add(arith.AndIOp(few, whole))
+            if (
+                self.tiling.rest == self.tiling.width
+            ):  # what follows sums is there once, of which compilers take their time
+                assert isinstance(source, Matrix)
+                either(scope, few, lambda inner: None, lambda inner: copy(inner) and None)
+                tiles(scope, self.right.matrix, (few, source))
+                return
+        either(scope, few, lambda inner: tiles(inner, source), lambda inner: tiles(inner, copy(inner)))
 
     def _asks(self) -> tuple[Asks, bool] | None:
         """How tiles ask for the next part of the right operand, if they do, and whether columns are its rows in memory."""

@@ -46,6 +46,8 @@ class TileBlock:
     """Whether `out` has the sums of one tile at a time."""
     lines: Matrix | None = None
     """Where what follows a tile stores, which tiles of groups ask for."""
+    in_place: tuple[SSAValue, Matrix] | None = None
+    """Where the first holds, the right operand is read there, and not from `right`."""
     finish: Callable[[Scope, SSAValue], None] | None = None
     """Puts down what follows a tile that is as wide as the panel, while a cache has its sums."""
     following: Following | None = None
@@ -103,7 +105,7 @@ class TileCalls:
     def over_panel(self, scope: Scope, tile: SSAValue, first: SSAValue, block: TileBlock) -> None:
         """A tile that is as wide as the panel."""
         tiling, start = self.tiling, scope.root.index_constant(0)
-        if tiling.rest:
+        if 0 < tiling.rest < tiling.width:
             either(
                 scope,
                 block.is_last,
@@ -114,6 +116,18 @@ class TileCalls:
                     lambda s, at: self._rows(s, tile, first, at, tiling.rest, block),
                     tiling.rest,
                 ),
+                lambda inner: self._rows(inner, tile, first, start, tiling.width, block),
+            )
+            if block.finish is not None:
+                block.finish(scope, tile)
+            return
+        if block.in_place is not None:
+            holds, other = block.in_place
+            where_it_lies = replace(block, right=other)
+            either(
+                scope,
+                holds,
+                lambda inner: self._rows(inner, tile, first, start, tiling.width, where_it_lies),
                 lambda inner: self._rows(inner, tile, first, start, tiling.width, block),
             )
             if block.finish is not None:
