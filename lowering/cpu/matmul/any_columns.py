@@ -38,8 +38,8 @@ def tiling_for_any_columns(
     product: Contraction, itemsize: int, arithmetic: Arithmetic, computed: tuple[bool, bool], bits: int
 ) -> Tiling:
     """
-    Of columns or elements to add that are sizes; rows may be one, too. Tiles have zeros where a panel has no columns. With vectors
-    of fewer bits tiles, and panels, are as wide as a vector of the widest: what is left over of columns has one, too.
+    Of columns or elements to add that are sizes; rows may be one, too. Tiles have zeros where a panel has no columns. With
+    vectors of fewer bits tiles, and panels, are as wide as a vector of the widest: what is left over of columns has one, too.
     """
     lanes, is_narrow = LANE_BYTES // itemsize, bits < 8 * LANE_BYTES and itemsize == NARROW_ITEMS
     width, most_rows = (lanes, NARROW.most_rows) if is_narrow else (VECTORS * lanes, HEIGHT)
