@@ -112,9 +112,10 @@ class _Split:
         count = constant(loop.upperBound[0])
         assert count is not None
         for first in range(0, count, self.lanes):
-            part = loop.clone()
+            part = loop
+            if first + self.lanes < count:
+                Rewriter.insert_op(part := loop.clone(), InsertPoint.before(loop))
             part.operands[1] = self.blocks.number(min(self.lanes, count - first))
-            Rewriter.insert_op(part, InsertPoint.before(loop))
             lane = part.body.block.args[0]
             found = [(op, _number(op.indices[0], lane)) for op in part.walk() if _is_of(op, self.parts)]
             place = arith.AddiOp(lane, self.blocks.number(first))
@@ -127,7 +128,6 @@ class _Split:
                 self.access(op, lane, first + number)
             if first and place.result.first_use is None:
                 Rewriter.erase_op(place)
-        Rewriter.erase_op(loop)
 
     def access(self, op: memref.LoadOp | memref.StoreOp, lane: SSAValue | None, number: int) -> None:
         """A load or store goes to the part that holds its lane."""

@@ -12,10 +12,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from fuse_opt.dialects.graph.contractions.matmul import MatmulOp
 from fuse_opt.dialects.graph.movement import views
 from fuse_opt.dialects.graph.movement.join_split import ConcatOp
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.properties import extents_array, int_array, int_value
+from fuse_opt.dialects.interfaces.properties import bool_value, extents_array, int_array, int_value
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape, sizes_asked_for
 from fuse_opt.dialects.interfaces.symbols import argument_extents, change_sizes
 from fuse_opt.dialects.scalar import ScalarTypeError
@@ -135,6 +136,16 @@ class _SizedWriter(_Writer):
 
     def freezes(self, value: SSAValue) -> bool:
         return is_static(value) and super().freezes(value)
+
+    def matmul(self) -> None:
+        """Half of the products have columns that may be a size, as they lie or transposed."""
+        x = self.pick_float()
+        if x is None or len(shape(x)) < 2 or self.rng.random() < 0.5:
+            super().matmul()
+            return
+        inner, columns, turned = shape(x)[-1], self.extent(), self.rng.random() < 0.3
+        right = self.argument(dtype(x), [columns, inner] if turned else [inner, columns])  # pyright: ignore[reportArgumentType]
+        self.add(MatmulOp, x, right, transpose_rhs=bool_value(turned))
 
     def view(self) -> None:
         x = self.pick()
