@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES, is_narrow
+from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES, NARROW_BITS, is_narrow
 from fuse_opt.dialects.analysis.contractions.product_copies import (
     BLOCK_ROWS,
     COPY_BYTES,
@@ -45,6 +45,9 @@ from fuse_opt.lowering.cpu.matmul.tile_shapes import (
 
 FEW_COLUMNS = 16
 """Below which rows of the result fill no vector, so that sums are vectors along the contracted dimension where it is long."""
+FEWEST_NARROW, FILLED = 8, 2 / 3
+"""Of columns next to the narrow vectors that hold them: tiles of these, of rows as they lie, are faster than such sums (9 and 10
+columns 0.9 times as fast, 11 to 15 1.0 to 2.4, 8 1.0 to 1.6; measured)."""
 SHORT_DEPTH = 16
 """Of the contracted dimension: below it, joining the elements of such sums takes as long as the products."""
 PADDED_DEPTH = 64
@@ -216,9 +219,10 @@ def choose_tiling(
         converts = arithmetic.converts
     if not is_number(product.rows):
         return _tiling_for_any_rows(product, lanes, itemsize, arithmetic, packed, computed)
-    vectors = NARROW if is_narrow(product, itemsize, group, bits) else WIDE
+    fills = _fills_narrow(product, itemsize, group, bits)
+    vectors = NARROW if fills or is_narrow(product, itemsize, group, bits) else WIDE
     if packed is None:
-        shape, packs, along_depth = _shape(product, itemsize, arithmetic, computed[1], vectors)
+        shape, packs, along_depth = _shape(product, itemsize, arithmetic, computed[1], vectors, fills)
     else:
         vectors = vectors if packed <= max(vectors.rate) * vectors.lanes(itemsize) else WIDE
         lanes = vectors.lanes(itemsize)
@@ -407,9 +411,17 @@ def _panels_at_a_time(product: Contraction, tiling: Tiling, itemsize: int) -> in
 
 
 def _shape(
-    product: Contraction, itemsize: int, arithmetic: Arithmetic | None, computed: bool, vectors: Vectors
+    product: Contraction,
+    itemsize: int,
+    arithmetic: Arithmetic | None,
+    computed: bool,
+    vectors: Vectors,
+    fills: bool,
 ) -> tuple[TileShape, bool, bool]:
-    """The shape of tiles, whether the right operand is copied, and whether vectors lie along the contracted dimension."""
+    """
+    The shape of tiles, whether the right operand is copied, and whether vectors lie along the contracted dimension; not where
+    few columns are known to fill narrow ones.
+    """
     lanes, own = WIDE.lanes(itemsize), vectors.lanes(itemsize)
     deep = product.rhs[-2] == 1 and product.rhs[-1] != 1
     side_by_side = product.rhs[-1] == 1 or (product.columns == 1 and not deep)
@@ -420,7 +432,10 @@ def _shape(
         return padded_shape(product.rows, own, vectors), True, False
     few = FEW_TRANSPOSED if narrow and not computed else DOT_ROWS
     if (product.rows <= few and deep and product.depth >= 2 * lanes) or (
-        product.columns < FEW_COLUMNS and product.depth >= SHORT_DEPTH and (deep or product.rows >= FEW_COLUMNS)
+        product.columns < FEW_COLUMNS
+        and product.depth >= SHORT_DEPTH
+        and (deep or product.rows >= FEW_COLUMNS)
+        and not fills
     ):
         groups = COMPUTED_DOT_GROUPS if computed else DOT_GROUPS
         packs = computed or not deep or (narrow and product.rows > product.columns)  # few columns are widened once
@@ -436,6 +451,15 @@ def _shape(
     shape = best_shape(product.rows, product.columns, own, vectors)
     is_panel = product.rhs[-2:] == (product.columns, 1) and product.columns == shape.width
     return shape, packs and (narrow or not is_panel), False
+
+
+def _fills_narrow(product: Contraction, itemsize: int, group: int, bits: int) -> bool:
+    """Whether few columns, side by side, of many rows fill most of narrow vectors."""
+    if bits != NARROW_BITS or group > 1 or itemsize != 4 or product.rhs[-1] != 1 or product.rows < FEW_COLUMNS:
+        return False
+    lanes = NARROW.lanes(itemsize)
+    room = -(-product.columns // lanes) * lanes
+    return FEWEST_NARROW <= product.columns < FEW_COLUMNS and product.columns >= FILLED * room
 
 
 def _is_far(product: Contraction, itemsize: int) -> bool:

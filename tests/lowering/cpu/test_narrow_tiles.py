@@ -83,6 +83,21 @@ def test_every_width_has_its_tail(columns: int) -> None:
         check(rows, 99, columns, frozen=columns > 48)
 
 
+@pytest.mark.sampled(2)
+@needs_compiler
+@pytest.mark.parametrize("columns", [8, 11, 12, 13, 15])
+def test_few_columns_fill_vectors(columns: int) -> None:
+    for rows, depth in ((16, 20), (43, 131), (1000, 97), (17, 700)):
+        check(rows, depth, columns, frozen=False)
+
+
+@pytest.mark.parametrize(("columns", "tiles"), [(7, False), (8, True), (9, False), (10, False), (11, True), (15, True)])
+def test_columns_that_fill_no_vectors_are_sums_along_the_depth(columns: int, tiles: bool) -> None:
+    passes = ["wrap-kernels", "schedule-kernels{device=avx2}"]
+    source = build_program(apply(parse(text_of(64, 200, columns).replace("FROZEN", "")), passes)).source
+    assert ("fo_tile_f32" in source, "fo_dot_f32" in source) == (tiles, not tiles)
+
+
 @pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("depth", [96, 97, 127, 128, 129, 257, 400, 401, 771])
@@ -113,7 +128,7 @@ def test_random_extents() -> None:
 @needs_compiler
 @needs_guard_pages
 def test_nothing_beside_operands_and_results_is_touched() -> None:
-    for rows, depth, columns in ((11, 97, 53), (47, 385, 37)):
+    for rows, depth, columns in ((11, 97, 53), (47, 385, 37), (29, 50, 11), (100, 70, 8)):
         x, w, r = arguments = arguments_of(rows, depth, columns)
         program = fuse_opt.compile(text_of(rows, depth, columns).replace("FROZEN", ""), pipeline=NARROW)
         with guarded() as allocate:
@@ -127,7 +142,7 @@ def test_nothing_beside_operands_and_results_is_touched() -> None:
 
 @needs_compiler
 def test_threads_change_no_bit() -> None:
-    for extents in ((100, 700, 333), (600, 1024, 65)):
+    for extents in ((100, 700, 333), (600, 1024, 65), (3000, 150, 13)):
         program = fuse_opt.compile(text_of(*extents).replace("FROZEN", ""), pipeline=NARROW)
         arguments = arguments_of(*extents)
         found = by_threads(lambda program=program, arguments=arguments: program(*arguments).copy())
