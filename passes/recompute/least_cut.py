@@ -29,7 +29,7 @@ class LeastCut(Generic[Value]):
         self._numbers: dict[Value, int] = {}
         self._values: list[Value] = []
         self._nbytes: list[int | None] = []
-        self._needs: list[Sequence[int] | None] = []
+        self._needs: list[list[int] | None] = []
         self._is_asked: list[bool] = []
         self._spent: list[int] = []
         self._along: list[dict[int, int]] = []
@@ -65,11 +65,12 @@ class LeastCut(Generic[Value]):
             self._along.append({})
         return number
 
-    def _needed(self, number: int) -> Sequence[int] | None:
+    def _needed(self, number: int) -> list[int] | None:
+        """The first places of what a value is computed from."""
         if not self._is_asked[number]:
             self._is_asked[number] = True
             needs = self._ask_needs(self._values[number])
-            self._needs[number] = None if needs is None else [self._number(value) for value in needs]
+            self._needs[number] = None if needs is None else [2 * self._number(value) for value in needs]
         return self._needs[number]
 
     def _path(self, start: int) -> list[int] | None:
@@ -81,7 +82,7 @@ class LeastCut(Generic[Value]):
         stack: list[tuple[int, Iterator[int]]] = [(start, self._following(start))]
         while stack:
             place, following = stack[-1]
-            if place & 1 and self._needed(place >> 1) is None:
+            if place & 1 and self._needs[place >> 1] is None:  # it is asked when what follows is
                 return [each for each, _ in stack]
             for step in following:
                 if step not in seen and step not in settled:
@@ -96,10 +97,8 @@ class LeastCut(Generic[Value]):
     def _following(self, place: int) -> Iterator[int]:
         number = place >> 1
         if place & 1:
-            found = [2 * needed for needed in self._needed(number) or ()]
-            if self._spent[number]:
-                found.append(place - 1)
-            return iter(found)
+            needed = self._needed(number) or []
+            return iter([*needed, place - 1] if self._spent[number] else needed)
         nbytes = self._nbytes[number]
         found = [place + 1] if nbytes is None or self._spent[number] < nbytes else []
         found += [2 * user + 1 for user, flow in self._along[number].items() if flow]

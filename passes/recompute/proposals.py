@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, prod
+from math import inf
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
-from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.devices.device import Device
-from fuse_opt.passes.implementation.costs import alone_seconds
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes
 from fuse_opt.passes.recompute.kept_values import values_to_keep
 from fuse_opt.passes.recompute.least_cut import LeastCut
@@ -276,15 +271,6 @@ class Cut:
         """Whether a value comes to memory in any case, for readers up to the call."""
         readers = (op for value in memory.names for op in self.times.readers(value))
         return any(memory.made | 1 < self.times.time[op] <= self.at for op in readers)
-
-
-def work_seconds(op: Operation, device: Device) -> float:
-    """What an op takes: a loop by its work, a call by what the cheapest implementation says."""
-    if isinstance(op, StructuredOp):
-        return device.work_seconds(
-            sc.cost(op.body()) * estimate(prod(shape(op.results[0])) * prod(op.reduced_extents()))
-        )
-    return alone_seconds(op, device) if isinstance(op, GraphOp) else device.launch
 
 
 def clones_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import inf
@@ -17,14 +17,18 @@ from fuse_opt.passes.decisions.steering import Steering, Step, steer
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.options import check_counts, tunable
 from fuse_opt.passes.recompute.cloning import clone, erase_unread
-from fuse_opt.passes.recompute.proposals import Clones, Cut, Proposal, clones_of, work_seconds
+from fuse_opt.passes.recompute.known_ops import is_repeatable, knowing, work_seconds
+from fuse_opt.passes.recompute.proposals import Clones, Cut, Proposal, clones_of
 from fuse_opt.passes.recompute.stabbing import Stabbing
-from fuse_opt.passes.recompute.times import Memory, Times, is_repeatable
-from fuse_opt.passes.remarks import is_collecting, remark
+from fuse_opt.passes.recompute.times import Memory, Times
+from fuse_opt.passes.remarks import collect, is_collecting, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
 MOST_SWEEPS = 16
 """Looks at a whole function; two or three find what there is, of what is free and of what is not."""
+
+PATIENCE = 2
+"""Looks that take time after which no fewer bytes are alive at once, before there are no more of them."""
 
 SEARCHED = 1
 """The number of products of which it is searched which to keep."""
@@ -51,7 +55,8 @@ class RematerializePass(RewritePass):
     ```
     Of what comes before an op that no loop holds, such as a product, and is read behind it, the fewest bytes are kept from which
     pointwise ops give all of it. That is done where it saves bytes, as long as the whole function is not slower by the cost
-    model: what one saves in stores and loads, others may take in work.
+    model: what one saves in stores and loads, others may take in work. What takes time is done as long as fewer bytes are alive
+    at once, as far as two further looks show.
 
     `recompute` numbers what clones are for; `cse` and fusion leave clones apart from what they stand for. Random numbers follow
     from their position and are the same again. Run it when there are primitive ops, and before fusion.
@@ -84,26 +89,59 @@ class RematerializePass(RewritePass):
         find_device(self.device)
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        with knowing():
+            self._sweep(op)
+
+    def _sweep(self, op: ModuleOp) -> None:
         before: dict[FuncOp, _Sweep | None] = dict.fromkeys(functions_of(op))
         free = replace(self, slower=0.0, rows=False, products=0)
-        stages = [self] if free == self else [self, free]  # what is free comes first: the last one is at work
         is_searched = self.products == SEARCHED and any(RECOMPUTED in each.attributes for each in op.walk())
+        left: int | None = None
+        """Sweeps that take time and are still to be made; None as long as there is something that is free."""
         for _ in range(MOST_SWEEPS):
             steering = steer(self.name, op, None)
-            replays = steering is not None and steering.steps is not None
-            if is_searched and not replays:
+            sweeps, changed = list[_Sweep](), False
+            if steering is not None and steering.steps is not None:
+                sweeps = [_Sweep(self, function, steering, before[function]) for function in before]
+                changed = any([sweep.replay() for sweep in sweeps])
+            elif is_searched:
                 break  # a search would go on from what it found
-            sweeps = [_Sweep(stages[-1], function, steering, before[function]) for function in before]
-            changed = any([sweep.replay() if replays else sweep.run() for sweep in sweeps])
-            while not changed and not replays and len(stages) > 1:
-                stages.pop()
-                sweeps = [_Sweep(stages[-1], function, steering, before[function]) for function in before]
+            elif left is None:
+                sweeps = [_Sweep(free, function, steering, before[function]) for function in before]
                 changed = any([sweep.run() for sweep in sweeps])
+                left = None if changed or self == free else self._worthwhile(op, before)
+            if left is not None:
+                sweeps = [_Sweep(self, function, steering, before[function]) for function in before]
+                changed = left > 0 and any([sweep.run() for sweep in sweeps])
+                left -= 1
             if not changed:
                 for sweep in sweeps:
-                    sweep.report()
+                    sweep.report(are_enough=left is not None and left < 0)
                 break
             before = {sweep.function: sweep for sweep in sweeps}
+
+    def _worthwhile(self, op: ModuleOp, before: Mapping[FuncOp, _Sweep | None]) -> int:
+        """
+        How many sweeps at the cost of time lead to the fewest bytes that are alive at once, as far as it is seen on a copy: what
+        one computes again, further ones go on to compute again for the sake of values at other calls, and no fewer are kept.
+        """
+        if self.products == SEARCHED:
+            return MOST_SWEEPS  # it knows when to stop
+        copy = op.clone()
+        known = dict(zip(functions_of(copy), before.values(), strict=True))
+        lowest, best = inf, 0
+        with collect():
+            for number in range(MOST_SWEEPS):
+                sweeps = [_Sweep(self, function, None, known[function]) for function in known]
+                most = max((sweep.times.most() for sweep in sweeps), default=0)
+                if most < lowest:
+                    lowest, best = most, number
+                elif number - best >= PATIENCE:
+                    break
+                if not any([sweep.run() for sweep in sweeps]):
+                    break
+                known = {sweep.function: sweep for sweep in sweeps}
+        return best
 
 
 class _Sweep:
@@ -225,8 +263,12 @@ class _Sweep:
                 raise decision.error(f"{ref} reads none of what is computed again", ref)
         return clones_of(times, step.ops, step.readers, ())
 
-    def report(self) -> None:
-        """Says what is not computed again, and why."""
+    def report(self, are_enough: bool = False) -> None:
+        """Says what is not computed again, and why: with `are_enough` nothing more is."""
+        if are_enough and is_collecting():
+            message = "no fewer bytes are alive at once where they are computed again"
+            more = [each for each in self._by_gain(self._proposals()) if self._takes(each)]
+            self.refused += [(each, "no-fewer-bytes", message, "") for each in more]
         for proposal, code, message, flip in self.refused:
             op = proposal.clones[0].ops[-1]
             count = len(proposal.dropped)

@@ -15,7 +15,7 @@ from fuse_opt.dialects.fused import RECOMPUTED
 from fuse_opt.passes.decisions import Decision, record_decisions
 from fuse_opt.passes.decisions.steering import Recorder
 from fuse_opt.passes.devices.device import find_device
-from fuse_opt.passes.recompute.proposals import work_seconds
+from fuse_opt.passes.recompute.known_ops import KnownOps, knowing, work_seconds
 from fuse_opt.passes.recompute.rematerialize import RematerializePass
 from fuse_opt.passes.recompute.times import Times
 from fuse_opt.passes.scheduling.schedule_kernels import ScheduleKernelsPass
@@ -50,6 +50,7 @@ class Choice:
     """The whole pipeline."""
     stage: Stage
     """Behind `rematerialize`."""
+    known: KnownOps
 
     @cached_property
     def key(self) -> object:
@@ -62,12 +63,14 @@ class Choice:
     def seconds(self) -> float:
         """What is computed again takes, by the cost model."""
         device = find_device(next(each.device for each in self.passes if isinstance(each, RematerializePass)))
-        return sum(work_seconds(op, device) for op in self.stage.module.walk() if RECOMPUTED in op.attributes)
+        with knowing(self.known):
+            return sum(work_seconds(op, device) for op in self.stage.module.walk() if RECOMPUTED in op.attributes)
 
     @cached_property
     def alive(self) -> int:
         """About what the arena will be."""
-        return alive_bytes(self.stage.module)
+        with knowing(self.known):
+            return alive_bytes(self.stage.module)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +104,7 @@ class Trial:
 
 def alive_bytes(module: ModuleOp) -> int:
     """The most bytes that are alive over a call, or that one reads and makes, before there are kernels."""
-    loads = (Times(function).loads(whole=True) for function in functions_of(module))
-    return max((load for each in loads for load in each.values()), default=0)
+    return max((Times(function).most() for function in functions_of(module)), default=0)
 
 
 def planned_arena(module: ModuleOp) -> int:

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
-from fuse_opt.dialects.analysis.storage import DONATED, aliased_operand, argument_attributes, byte_size
-from fuse_opt.dialects.fused import RECOMPUTED, KernelOp, directives
+from fuse_opt.dialects.analysis.storage import DONATED, argument_attributes
+from fuse_opt.dialects.fused import RECOMPUTED, KernelOp
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
-from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes
+from fuse_opt.passes.recompute.known_ops import Facts, facts_of, value_bytes
 
 
 @dataclass(eq=False)
@@ -40,23 +39,6 @@ class Memory:
     """The value and its views."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What holds of an op as long as its types and attributes stay, whatever it reads."""
-
-    is_view: bool
-    """One that moves nothing."""
-    is_constant: bool
-    is_repeatable: bool
-    nbytes: tuple[int | None, ...]
-    """Of its results."""
-
-    @staticmethod
-    def of(op: Operation) -> _Facts:
-        sizes = tuple(map(_bytes, op.results))
-        return _Facts(aliased_operand(op) is not None, _is_constant(op), is_repeatable(op), sizes)
-
-
 class Times:
     """The times of a function of one block."""
 
@@ -69,15 +51,15 @@ class Times:
         self._rows, self._products = rows, products
         self.block: Block = function.body.block
         self.place = {op: place for place, op in enumerate(self.block.ops)}
-        known: dict[Operation, _Facts] = {} if before is None else before._facts
-        self._facts: dict[Operation, _Facts] = {op: known.get(op) or _Facts.of(op) for op in self.place}
+        known: dict[Operation, Facts] = {} if before is None else before._facts
+        self._facts: dict[Operation, Facts] = {op: known.get(op) or facts_of(op) for op in self.place}
         self.time = self._times()
         self.end = 1 + max(self.time.values(), default=0)
         self.memory: dict[SSAValue, Memory] = {}
         self._readers: dict[SSAValue, list[Operation]] = {}
         for number, value in enumerate(self.block.args):
             donated = DONATED in argument_attributes(function, number)
-            self._add(value, Memory(value, _bytes(value), 0, 0, not donated, donated))
+            self._add(value, Memory(value, value_bytes(value), 0, 0, not donated, donated))
         for op in self.block.ops:
             self._read(op)
             self._add_results(op)
@@ -138,6 +120,10 @@ class Times:
         lives = ((each.made + (not whole), each.last + whole, each.nbytes or 0) for each in memories)
         return {at: load for at, load in enumerate(live_bytes(lives, self.end)) if at and not at % 2}
 
+    def most(self) -> int:
+        """The most bytes that are alive over a call, or that one reads and makes."""
+        return max(self.loads(whole=True).values(), default=0)
+
     def readers(self, value: SSAValue) -> Sequence[Operation]:
         """The ops of the block that read a value by this name, in the block's order."""
         return self._readers.get(value, ())
@@ -152,19 +138,6 @@ class Times:
         return self._products == 1 or (self._products > 0 and self.time[op] // 2 % self._products != 0)
 
 
-def _bytes(value: SSAValue) -> int | None:
-    """Of a value; of sizes about so many, as it is all about profit. None where extents are unknown."""
-    found = byte_size(value)
-    return None if found is None else estimate(found)
-
-
-def _is_constant(op: Operation) -> bool:
-    """Whether an op gives what every kernel may have, from nothing: a number everywhere, or what is kept in memory."""
-    if not isinstance(op, GraphOp) or op.operands:
-        return False
-    return op.stored_value() is not None or (isinstance(op, StructuredOp) and op.body().function == "constant")
-
-
 def _makers(op: Operation) -> Iterable[Operation]:
     return (value.op for value in op.operands if isinstance(value, OpResult))
 
@@ -172,12 +145,3 @@ def _makers(op: Operation) -> Iterable[Operation]:
 def _used(op: Operation) -> list[SSAValue]:
     """The values that an op of an unknown kind and the ops nested in it use."""
     return [operand for inner in op.walk() for operand in inner.operands]
-
-
-def is_repeatable(op: Operation) -> bool:
-    """Whether an op gives the same whenever it is computed, whatever that costs."""
-    if not isinstance(op, GraphOp) or _is_constant(op) or directives(op) or len(op.results) != 1:
-        return False
-    if not isinstance(op, StructuredOp) and (not isinstance(op, OpaqueOp) or op.RUN_BY_CALLER):
-        return False
-    return all(byte_size(value) is not None for value in (op.results[0], *op.operands))

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.passes.decisions.steering import Recorder
+from fuse_opt.passes.recompute.known_ops import KnownOps, knowing
 from fuse_opt.passes.recompute.rematerialize import RematerializePass
 from fuse_opt.passes.recompute.search import Search
 from fuse_opt.passes.recompute.stages import Choice, Measure, Run, Stage, Trial, alive_bytes, planned_arena
@@ -48,6 +49,7 @@ class Trials:
         self._text = str(module)
         self._measure = planned_arena if measure is None else measure
         self._cut = names.index(RematerializePass.name)
+        self._known = KnownOps()
         self._choices: dict[RematerializePass | None, Choice] = {}
         self._made: dict[object, Trial] = {}
 
@@ -128,8 +130,9 @@ class Trials:
             replace(tier, device=each.device) if tier is not None and isinstance(each, RematerializePass) else each
             for each in self._passes
         ]
-        stage = self._before.behind(passes[self._cut : self._cut + 1], self._run)
-        return Choice(passes, stage)
+        with knowing(self._known):
+            stage = self._before.behind(passes[self._cut : self._cut + 1], self._run)
+        return Choice(passes, stage, self._known)
 
     @cached_property
     def _before(self) -> Stage:
@@ -154,7 +157,7 @@ def _with_little_scratch(choice: Choice) -> Choice:
     passes = [
         replace(each, scratch="little") if isinstance(each, ScheduleKernelsPass) else each for each in choice.passes
     ]
-    return Choice(passes, choice.stage)
+    return replace(choice, passes=passes)
 
 
 def _likely(choices: Sequence[Choice]) -> list[Choice]:

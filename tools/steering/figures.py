@@ -132,7 +132,7 @@ FIGURES = {
     "recomputed": Figure(
         "graph ops that are computed again",
         lambda function: Counted(sum(RECOMPUTED in op.attributes for op in function.walk())),
-        _says("recomputed", "slower", "many-ops"),
+        _says("recomputed", "slower", "many-ops", "no-fewer-bytes"),
     ),
     "arena": Figure(
         "bytes of the arena", _planned("size"), _says("peak", "planned", "still-read", "kept", "slower"), "bytes"

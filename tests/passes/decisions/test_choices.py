@@ -21,7 +21,7 @@ from fuse_opt.passes.decisions import (
 )
 from fuse_opt.tools.steering.bisection import first_failing
 
-S, W, T = "tensor<16x16xf32>", "tensor<16x512xf32>", "tensor<512x16xf32>"
+S, W, T = "tensor<16x16xf32>", "tensor<16x20xf32>", "tensor<20x16xf32>"
 DENSE = f"""\
 func.func @main(%x: {S}, %w: {S}, %u: {W}, %v: {T}) -> ({S}, {S}) {{
   %p = graph.matmul %x, %w : ({S}, {S}) -> {S}

@@ -8,10 +8,12 @@ from itertools import chain, combinations
 from typing import Any
 
 import pytest
+from gradients import gradient
 from ir_testing import apply, assert_same_bits, evaluate, parse, random_arguments, text_of
 from laws import parses_to_itself
 from xdsl.ir import Operation
 
+from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.passes.decisions import DecisionError, limit_fuel, record_decisions, replay_decisions
 from fuse_opt.passes.decisions.text import format_decisions, parse_decisions
 from fuse_opt.passes.recompute import proposals
@@ -123,6 +125,35 @@ def test_decisions_that_do_not_apply(line: str, message: str) -> None:
     with pytest.raises(DecisionError) as error, replay_decisions(parse_decisions(f"rematerialize @main: {line}")):
         apply(parse(GRADIENT.replace("%q, %g", "%q, %g {keep_live}")), "rematerialize")
     assert message in str(error.value)
+
+
+WIDE = "tensor<6x64xf32>"
+
+
+def test_what_takes_time_lowers_the_most_bytes_alive() -> None:
+    """Where more is alive elsewhere, nothing is computed again at the cost of time; it is said why."""
+    more = f"""  %l = graph.matmul %x, %u : ({S}, {WIDE}) -> {WIDE}
+  %m = graph.tanh %l : ({WIDE}) -> {WIDE}
+  %n = graph.matmul %b, %m : ({S}, {WIDE}) -> {WIDE}
+  %o = graph.add %n, %l : ({WIDE}, {WIDE}) -> {WIDE}
+  func.return %b, %o : {S}, {WIDE}"""
+    text = GRADIENT.replace(f"  func.return %b : {S}", more).replace(
+        f") -> {S} {{", f", %u: {WIDE}) -> ({S}, {WIDE}) {{"
+    )
+    with collect() as remarks:
+        assert "recompute" not in text_of(apply(parse(text), EAGER))
+    assert "no-fewer-bytes" in {each.code for each in remarks}
+    assert all(each.code != "recomputed" for each in remarks)
+
+
+@pytest.mark.parametrize("kept", [2, 3, 5])
+def test_sweeps_end_where_no_fewer_bytes_are_kept(kept: int) -> None:
+    """Each would compute more again, for the sake of values at other calls."""
+    module = parse(gradient(16))
+    most, count = Times(functions_of(module)[0]).most(), len(list(module.walk()))
+    apply(module, f"rematerialize{{slower=1000.0 rows=true products={kept} max-ops=512}}")
+    assert Times(functions_of(module)[0]).most() < most / 2
+    assert len(list(module.walk())) < 2.5 * count
 
 
 VIEWS = f"""\
