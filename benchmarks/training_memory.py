@@ -7,7 +7,8 @@ its own partitioner, and eager PyTorch. A last line says how many of ours no oth
 
 `arena` is of the forward graph and of the backward graph, `saved` what the first keeps for the second, `bytes` the larger arena
 with what is saved. `process` is by how much the process grows over what it has between steps, gradients included: each row has a
-process of its own for that.
+process of its own for that, forked behind all compiling. `compiling` is the first step's processor time; budgets of a model go on
+with what those before them have found.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ import argparse
 import ctypes
 import os
 import re
-import subprocess
-import sys
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ from torch_models import training, without_dropout
 from fuse_opt.frontends.torch.backend import collect_reports
 from fuse_opt.frontends.torch.fx.api import torch
 from fuse_opt.frontends.torch.models import MODELS
+from fuse_opt.frontends.torch.partitioning import keep_trials
 from fuse_opt.passes.recompute.trials import undominated
 from fuse_opt.tools.compiler.api import limit_threads
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
@@ -60,7 +61,6 @@ class Variant:
 
 def variant(name: str, kind: str, batch: int, budget: int = 0) -> Variant:
     """A step of a model: `kind` is without, default, budget, inductor or eager."""
-    torch._dynamo.reset()
     torch.manual_seed(0)
     sample = MODELS[name](batch)
     model: Any = without_dropout(sample.model)
@@ -104,44 +104,47 @@ def _status(name: str) -> int:
     return 1024 * int(found[1])
 
 
-def apart(name: str, kind: str, batch: int, budget: int) -> int:
-    """What `grown` says in a process of its own."""
-    command = [
-        sys.executable,
-        __file__,
-        "--models",
-        name,
-        "--batch",
-        str(batch),
-        "--one",
-        kind,
-        "--budget",
-        str(budget),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return int(done.stdout.split()[-1])
+def apart(step: Callable[[], Any]) -> int:
+    """What `grown` says in a process of its own, which has the step as it is compiled."""
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        try:
+            os.write(writing, str(grown(step)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        text = said.read()
+    os.waitpid(child, 0)
+    return int(text) if text else -1
 
 
 def table(name: str, batch: int, kinds: Sequence[str]) -> None:
     """Prints what is known of one model."""
+    torch._dynamo.reset()  # once: those that are compiled before it would be so again, at their next calls
     made: dict[str, Variant] = {}
+    compiling: dict[str, float] = {}
     budgets = dict.fromkeys(kinds, 0)
     for kind in kinds:
         if kind.startswith("budget"):
             part = float(kind.partition(":")[2] or 0.5)
             budgets[kind] = int(part * made["default"].nbytes)
+        before = time.process_time()
         try:
             made[kind] = variant(name, kind, batch, budgets[kind])
+            compiling[kind] = time.process_time() - before
         except Exception as error:
-            print(f"{name:8} {kind:9} {type(error).__name__}: {' '.join(str(error).split())[:400]}", flush=True)
+            spent = f"{time.process_time() - before:.1f} s"
+            print(
+                f"{name:8} {kind:9} {type(error).__name__}: {' '.join(str(error).split())[:400]}, {spent}", flush=True
+            )
     seconds = measure([each.call for each in made.values()], SLOT_SECONDS)
     for number, (kind, each) in enumerate(made.items()):
         ratios = seconds[:, number] / seconds[:, 0]
         times = f"{ratios.min():.3f} {np.median(ratios):.3f} {ratios.max():.3f}"
         figures = f"{each.forward:10} {each.backward:10} {each.saved:10} {each.nbytes:10}"
-        process = apart(name, kind, batch, budgets[kind])
         limit = f"   budget {budgets[kind]}" if budgets[kind] else ""
-        print(f"{name:8} {kind:9} {figures} {process:10}   {times}{limit}", flush=True)
+        print(f"{name:8} {kind:9} {figures} {apart(each.call):10}   {times} {compiling[kind]:9.1f}{limit}", flush=True)
     ours = {kind: number for number, kind in enumerate(made) if kind not in ("inductor", "eager")}
     points = [(made[kind].nbytes, float(np.median(seconds[:, k] / seconds[:, 0]))) for kind, k in ours.items()]
     print(f"{name:8} {len(undominated(points))} of {len(points)} programs of ours are beaten by no other one")
@@ -152,17 +155,14 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(NAMES))
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--kinds", default="without,default,budget,inductor,eager")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--budget", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     limit_threads(1)
     torch.set_num_threads(1)
-    if options.one:
-        print(grown(variant(options.models, options.one, options.batch, options.budget).call))
-        return
-    print("model    passes       forward   backward      saved      bytes    process   time min median max")
+    torch._dynamo.config.recompile_limit = 64  # all steps of a model are of one function
+    print("model    passes       forward   backward      saved      bytes    process   time min median max compiling")
     for name in options.models.split(","):
-        table(name, options.batch, options.kinds.split(","))
+        with keep_trials():
+            table(name, options.batch, options.kinds.split(","))
 
 
 if __name__ == "__main__":

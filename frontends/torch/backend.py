@@ -42,7 +42,7 @@ from fuse_opt.frontends.torch.graph_passes.sums import join_terms
 from fuse_opt.frontends.torch.importer.imported import Imported
 from fuse_opt.frontends.torch.importer.importer import Importer
 from fuse_opt.frontends.torch.operators.decompositions import decompositions
-from fuse_opt.frontends.torch.partitioning import Partition, WithinBudget, least_cut
+from fuse_opt.frontends.torch.partitioning import Partition, WithinBudget, kept_trials, least_cut
 from fuse_opt.frontends.torch.recording.recorded import Recorded
 from fuse_opt.frontends.torch.report import GraphReport, collect_reports, report
 from fuse_opt.frontends.torch.saved_values import saved_bytes
@@ -457,7 +457,11 @@ def _trials(graph_module: Any, kind: str, options: Options) -> Any:
         imported = Importer(graph_module, metas, precision=_precision(options)).run()
     if kind == "forward":
         imported.module.attributes[TRAINING] = UnitAttr()
-    return api.trials(imported.module, options.pipeline, backend=options.backend, tuned=options.tuned)
+    passes = (options.pipeline, options.backend, options.tuned)
+    return kept_trials(
+        (str(imported.module), passes),
+        lambda: api.trials(imported.module, options.pipeline, backend=options.backend, tuned=options.tuned),
+    )
 
 
 def _precision(options: Options) -> str:

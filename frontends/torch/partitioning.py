@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
@@ -36,6 +38,28 @@ class Trials(Protocol):
     def within(self, budget: int) -> Any: ...
     @property
     def least(self) -> Any: ...
+
+
+_KEPT: ContextVar[dict[object, Trials] | None] = ContextVar("fuse_opt_torch_trials", default=None)
+
+
+@contextmanager
+def keep_trials() -> Generator[None]:
+    """Keeps the trials of graphs that are made in its body: other budgets of the same model go on with them."""
+    token = _KEPT.set(kept if (kept := _KEPT.get()) is not None else {})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
+def kept_trials(program: object, make: Callable[[], Trials]) -> Trials:
+    """The trials of a program, which `program` is equal for: made once where they are kept."""
+    if (kept := _KEPT.get()) is None:
+        return make()
+    if program not in kept:
+        kept[program] = make()
+    return kept[program]
 
 
 LOOPS, PRODUCTS = 1, 2
@@ -126,11 +150,12 @@ class WithinBudget:
 
     def __call__(self, joint: Any, arguments: Sequence[Any], **options: Any) -> tuple[Any, Any]:
         search = _Search(self.budget, cache(partial(self._cut, joint, arguments, options)))
-        if (cut := search.choice()) is None:
-            cut = search.least()
-            if cut.least > self.budget:
-                raise cut.refusal(self.budget)
-        self.chosen[:] = cut.tried.values()
+        with keep_trials():  # cuts may have a graph in common
+            if (cut := search.choice()) is None:
+                cut = search.least()
+                if cut.least > self.budget:
+                    raise cut.refusal(self.budget)
+            self.chosen[:] = cut.tried.values()
         return cut.graphs
 
     def _cut(self, joint: Any, arguments: Sequence[Any], options: dict[str, Any], number: int) -> _Cut:
