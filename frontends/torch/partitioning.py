@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib import import_module
+from itertools import islice
 from math import inf
 from typing import Any, Protocol, cast
 
@@ -71,6 +72,8 @@ _SURE = 0.85
 """The part of a budget that is likely to be enough where products are computed again."""
 _NEAR = 1.25
 """By which part more may be alive with a cut than with another one whose arenas are made to know the least budget."""
+_FURTHER = 2
+"""Cuts that keep more than one that fits, that are looked at for less work."""
 _TRIED = 4
 """Cuts whose arenas are made for that."""
 
@@ -104,9 +107,14 @@ class _Cut:
                 return False
         return True
 
-    def is_within(self, budget: int) -> bool:
-        """Whether the passes keep a budget, by whatever they compute again."""
-        return all(trials.within(budget - self.saved) is not None for trials in self.tried.values())
+    def work(self, budget: int) -> float:
+        """Seconds that the ops of its graphs take within a budget, with what they compute again; infinity without room."""
+        total = 0.0
+        for trials in self.tried.values():
+            if (found := trials.within(budget - self.saved)) is None:
+                return inf
+            total += found.work
+        return total
 
     @cached_property
     def alive(self) -> int:
@@ -193,7 +201,21 @@ class _Search:
 
         first = bisect_left(range(len(_SHARES)), True, key=is_sure)
         first = first if first < len(_SHARES) else min(asked, key=asked.__getitem__)
-        return self.cut(first) if asked[first] < inf and self.cut(first).is_within(self.budget) else None
+        if asked[first] == inf or (work := self.cut(first).work(self.budget)) == inf:
+            return None
+        return self._keeping_more(first, work)
+
+    def _keeping_more(self, number: int, work: float) -> _Cut:
+        """The cut of a number, or those before it that keep more, as long as they take less work and fit, too."""
+        best = self.cut(number)
+        others = (cut for cut in map(self.cut, reversed(range(number))) if cut.saved != best.saved)
+        for cut in islice(others, _FURTHER):
+            if cut.saved > self.budget or cut.predicted(PRODUCTS, self.scales) > self.budget:
+                break
+            if (other := cut.work(self.budget)) >= work:
+                break
+            best, work = cut, other
+        return best
 
     def least(self) -> _Cut:
         """The cut that needs least, whatever the budget."""

@@ -15,11 +15,11 @@ from fuse_opt.dialects.analysis.storage import functions_of, value_name
 from fuse_opt.dialects.fused import RECOMPUTED
 from fuse_opt.passes.decisions.steering import Steering, Step, steer
 from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.memory.packing.stabbing import Stabbing
 from fuse_opt.passes.options import check_counts, tunable
 from fuse_opt.passes.recompute.cloning import clone, erase_unread
 from fuse_opt.passes.recompute.known_ops import is_repeatable, knowing, work_seconds
 from fuse_opt.passes.recompute.proposals import Clones, Cut, Proposal, clones_of
-from fuse_opt.passes.recompute.stabbing import Stabbing
 from fuse_opt.passes.recompute.times import Memory, Times
 from fuse_opt.passes.remarks import collect, is_collecting, remark
 from fuse_opt.passes.rewrite_pass import RewritePass

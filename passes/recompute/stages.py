@@ -14,7 +14,7 @@ from fuse_opt.dialects.analysis.storage import ARENA, functions_of
 from fuse_opt.dialects.fused import RECOMPUTED
 from fuse_opt.passes.decisions import Decision, record_decisions
 from fuse_opt.passes.decisions.steering import Recorder
-from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.recompute.known_ops import KnownOps, knowing, work_seconds
 from fuse_opt.passes.recompute.rematerialize import RematerializePass
 from fuse_opt.passes.recompute.times import Times
@@ -62,9 +62,19 @@ class Choice:
     @cached_property
     def seconds(self) -> float:
         """What is computed again takes, by the cost model."""
-        device = find_device(next(each.device for each in self.passes if isinstance(each, RematerializePass)))
         with knowing(self.known):
-            return sum(work_seconds(op, device) for op in self.stage.module.walk() if RECOMPUTED in op.attributes)
+            return sum(work_seconds(op, self._device) for op in self.stage.module.walk() if RECOMPUTED in op.attributes)
+
+    @cached_property
+    def work(self) -> float:
+        """What all ops take, by the cost model, before there are kernels."""
+        ops = (op for function in functions_of(self.stage.module) for op in function.body.block.ops)
+        with knowing(self.known):
+            return sum(work_seconds(op, self._device) for op in ops)
+
+    @property
+    def _device(self) -> Device:
+        return find_device(next(each.device for each in self.passes if isinstance(each, RematerializePass)))
 
     @cached_property
     def alive(self) -> int:
@@ -90,6 +100,11 @@ class Trial:
     def seconds(self) -> float:
         """What is computed again takes, by the cost model."""
         return self.choice.seconds
+
+    @property
+    def work(self) -> float:
+        """What all ops take, by the cost model, before there are kernels."""
+        return self.choice.work
 
     @cached_property
     def arena(self) -> int:

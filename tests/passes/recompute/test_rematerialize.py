@@ -16,9 +16,9 @@ from xdsl.ir import Operation
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.passes.decisions import DecisionError, limit_fuel, record_decisions, replay_decisions
 from fuse_opt.passes.decisions.text import format_decisions, parse_decisions
+from fuse_opt.passes.memory.packing.stabbing import Stabbing
 from fuse_opt.passes.recompute import proposals
 from fuse_opt.passes.recompute.least_cut import LeastCut
-from fuse_opt.passes.recompute.stabbing import Stabbing
 from fuse_opt.passes.recompute.times import Times
 from fuse_opt.passes.remarks import collect
 
