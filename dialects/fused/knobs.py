@@ -186,9 +186,10 @@ TILE_BITS = Knob(
 REGISTER_BITS = Knob(
     "register_bits",
     Counts(256, 512, power=True),
-    ("row", "split"),
+    ("row", "column", "split"),
     True,
-    "bits of a register: accumulators of rows whose length is a size are variables of so many at most",
+    "bits of a register: of so many at most are the variables that are accumulators of rows whose length is a size, and the last "
+    "vectors of columns of which there are a size",
     usual=512,
 )
 SCRATCH = Knob(

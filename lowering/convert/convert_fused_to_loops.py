@@ -202,7 +202,8 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
     ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers, loops.shared)
     bits, lines_alone = vector_bits(kernel, loops.body), is_for_lines_alone(kernel, loops.body)
     if has_passes or sizes:
-        mask_tails(loops.body, loops.helpers, sizes, loops.shared, bits // 8)
+        lanes = min(REGISTER_BITS.number(kernel) // 32, WIDTH)
+        mask_tails(loops.body, loops.helpers, sizes, loops.shared, bits // 8, lanes)
     if (vectors := UNROLL.count(kernel)) is not None:
         unroll_vectors(loops.body, vectors * WIDTH)
     carry_digits(loops.body)

@@ -71,12 +71,14 @@ def mask_tails(
     sizes: Mapping[SSAValue, Size] | None = None,
     shared: Collection[int] = (),
     vector: int = WIDTH * NARROWEST,
+    lanes: int = WIDTH,
 ) -> None:
     """
     Rewrites the function of a kernel in place; `sizes` are arguments of it that say where loops end, `shared` the numbers of
-    those whose memory others may be, `vector` the bytes of a vector of compilers'.
+    those whose memory others may be, `vector` the bytes of a vector of compilers', `lanes` those of a register: as many does the
+    last vector have of a loop whose bounds are computed, one of several registers is half empty mostly.
     """
-    blocks = _Masks(body, helpers)
+    blocks = _Masks(body, helpers, lanes)
     overlaid = {body.args[number] for number in shared}
     for op in list(body.walk()):
         if not isinstance(op, scf.ParallelOp):
@@ -215,9 +217,10 @@ def _bytes(memory: SSAValue) -> int:
 class _Masks(BlockLoops):
     """Constants at the function's start, and masks as numbers that compilers do not know."""
 
-    def __init__(self, body: Block, helpers: Helpers) -> None:
+    def __init__(self, body: Block, helpers: Helpers, lanes: int) -> None:
         super().__init__(body)
         self.helpers = helpers
+        self.lanes = lanes
         self._made: set[Operation] = set()
         self._masks: dict[tuple[int, bool, str], SSAValue] = {}
         self._places: dict[tuple[int, int], SSAValue] = {}
@@ -292,7 +295,7 @@ class _Masks(BlockLoops):
         """Of a number of elements that an op computes, behind it: those in whole vectors, the rest, if there is one, masks."""
         if count not in self._left:
             assert isinstance(count.owner, Operation)
-            vectors = arith.AndIOp(count, self.number(-WIDTH))
+            vectors = arith.AndIOp(count, self.number(-self.lanes))
             rest = arith.SubiOp(count, vectors)
             is_left = arith.CmpiOp(rest.result, self.number(0), "ne")
             lanes = arith.SubiOp(above := arith.ShLIOp(self.number(1), rest), self.number(1))
@@ -402,7 +405,7 @@ def _mask_between(loop: scf.ParallelOp, blocks: _Masks) -> None:
     vectors, rest, is_left, masks = blocks.left(count)
     whole = put(arith.AddiOp(lower, vectors), "whole")
     Rewriter.insert_op(specialized(loop, {}, (lower, whole)), before)
-    tail = specialized(loop, {}, (blocks.number(0), blocks.number(WIDTH)))
+    tail = specialized(loop, {}, (blocks.number(0), blocks.number(blocks.lanes)))
     Rewriter.insert_op(scf.IfOp(is_left, [], Region(Block([tail, scf.YieldOp()]))), before)
     Rewriter.erase_op(loop)
     block = tail.body.block

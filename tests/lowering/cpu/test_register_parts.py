@@ -28,7 +28,16 @@ SUMS = """func.func @main(%x: tensor<?x3x?xf32> {graph.dims = ["m", "", "n"]})
   %3 = graph.sum %x {axes = array<i64: 1, 2>} : (tensor<?x3x?xf32>) -> tensor<?xf32>
   func.return %1, %2, %3 : tensor<?x3xf32>, tensor<?x3xf32>, tensor<?xf32>
 }"""
-PROGRAMS = {"softmax": ROWS.format(op="softmax"), "log_softmax": ROWS.format(op="log_softmax"), "sums": SUMS}
+COLUMNS = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]}) -> tensor<?xf32> {
+  %1 = graph.sum %x {axes = array<i64: 0>} : (tensor<?x?xf32>) -> tensor<?xf32>
+  func.return %1 : tensor<?xf32>
+}"""
+PROGRAMS = {
+    "softmax": ROWS.format(op="softmax"),
+    "log_softmax": ROWS.format(op="log_softmax"),
+    "sums": SUMS,
+    "columns": COLUMNS,
+}
 
 
 def compiled(text: str, size: int, folder: Path) -> fuse_opt.CompiledProgram:
@@ -48,7 +57,7 @@ def test_parts_of_registers_give_the_same_bits(name: str, tmp_path: Path) -> Non
     text, rng = PROGRAMS[name], np.random.default_rng(2711)
     narrow, wide = (compiled(text, size, tmp_path) for size in (32, 64))
     for n in (1, 2, 7, 8, 9, 15, 16, 17, 24, 25, 31, 33, 48, 49, 130, 257):
-        for m in (1, 5):
+        for m in (1, 5, 19):
             x = rng.standard_normal((m, 3, n) if name == "sums" else (m, n)).astype(np.float32)
             with guarded() as allocate:
                 given = allocate(x, at_end=n % 2 == 0)
