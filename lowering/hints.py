@@ -31,6 +31,12 @@ LIMITS = "fused.limits"
 """What a kernel's function says of sizes: pairs of one and the largest number that it has room for."""
 
 
+SMALL_BUFFERS = "fused.small_buffers"
+"""Attribute of a function: none of its buffers of unknown extents has as many elements as `LARGE_BUFFER`."""
+LARGE_BUFFER = 2**30
+"""Elements from which on positions in a buffer are numbers of 64 bits."""
+
+
 WRITTEN = "fused.written"
 """What a kernel's function says of the one buffer that it writes: of how many elements, where these are not all."""
 

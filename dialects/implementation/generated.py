@@ -187,7 +187,7 @@ _WINOGRAD = replace(
     layouts=_any_channels,
     numerics="finite",
 )
-_GPU_ATTENTION = replace(_ATTENTION, name="gpu.attention", platform="cuda", trace=trace_online_softmax, sized=False)
+_GPU_ATTENTION = replace(_ATTENTION, name="gpu.attention", platform="cuda", trace=trace_online_softmax)
 _BLOCK = 64
 """Queries, and keys, that `gpu.attention` goes over at a time: others are computed for nothing."""
 

@@ -106,6 +106,11 @@ def exact_quotient(a: Extent, b: Extent) -> Extent | None:
     return None if rest else of_terms(quotient)
 
 
+def ceiling_quotient(a: Extent, b: int) -> Extent:
+    """The least number that is not below `a / b`."""
+    return (a + b - 1) // b
+
+
 def truncated_quotient(a: Extent, b: Extent) -> Extent:
     """`a / b` rounded to zero. Raises Undecided where that is not known to be down, as nothing of it is negative."""
     if isinstance(a, int) and isinstance(b, int):

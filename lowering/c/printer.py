@@ -24,12 +24,11 @@ from fuse_opt.lowering.c.expressions import CPrintError, Facts, bound_of
 from fuse_opt.lowering.c.headers.functions import called_helpers
 from fuse_opt.lowering.c.language import CLanguage
 from fuse_opt.lowering.c.names import NameScope, comment_lines, global_identifier
-from fuse_opt.lowering.hints import HALF_LINES, REGISTER, VECTOR_BITS
+from fuse_opt.lowering.hints import HALF_LINES, LARGE_BUFFER, REGISTER, SMALL_BUFFERS, VECTOR_BITS
 
 __all__ = ["CPrintError", "CPrinter", "FunctionText", "is_helper_target", "print_function", "print_translation_unit"]
 
 _WIDTH = 110
-_LARGE_BUFFER = 2**30
 _TARGETS = {
     "fo_transpose_": 3,
     "fo_widen_": 2,
@@ -180,7 +179,7 @@ class CPrinter(ControlPrinter):
         self.calls = dict.fromkeys(
             global_identifier(callee) for callee in facts.callees if not callee.startswith("fo_")
         )
-        if self._largest_buffer() >= _LARGE_BUFFER:
+        if self._largest_buffer() >= LARGE_BUFFER:
             language = language.with_wide_index()
         super().__init__(language, NameScope([self.name, *self.calls]), facts)
         self.reductions = {}
@@ -246,10 +245,10 @@ class CPrinter(ControlPrinter):
                 raise self.refuse(op, "no row in its table of ops")
 
     def _largest_buffer(self) -> int:
-        kinds = (argument.type for argument in self._entry_block().args)
-        return max(
-            (kind.element_count() for kind in kinds if isa(kind, MemRefType) and kind.has_static_shape()), default=0
-        )
+        kinds = [kind for argument in self._entry_block().args if isa(kind := argument.type, MemRefType)]
+        counts: list[int] = [kind.element_count() for kind in kinds if kind.has_static_shape()]
+        is_open = len(counts) < len(kinds) and SMALL_BUFFERS not in self.function.attributes
+        return max([LARGE_BUFFER if is_open else 0, *counts])
 
     def _entry_block(self) -> Block:
         blocks = self.function.body.blocks

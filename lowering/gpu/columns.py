@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects import gpu
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.types.extents import ceiling_quotient, estimate
 from fuse_opt.lowering.gpu.context import GpuParts, Grid
 from fuse_opt.lowering.gpu.moments import build_moments, plan_moments
 from fuse_opt.lowering.gpu.reduce import ColumnReducer
@@ -42,21 +43,21 @@ def is_short(plan: RowPlan) -> bool:
     Whether a warp would be wasted on a row, and rows are enough for a thread each: what one thread reads after another, its first
     level cache has from the others. Where vectors of some size make a row, neighbours read them side by side instead.
     """
-    if plan.columns >= WARP or plan.width() >= FEWEST_OF_VECTOR:
+    if plan.usual_columns >= WARP or plan.width() >= FEWEST_OF_VECTOR:
         return False
-    return plan.row.extent >= plan.parts.schedule.limits.processors * THREADS
+    return plan.usual_rows >= plan.parts.schedule.limits.processors * THREADS
 
 
 def few_lanes(plan: RowPlan) -> int:
     """Rows of a block: those of a warp, or all where they are fewer, so that its other threads read what lies behind them."""
-    rows = plan.row.extent
+    rows = plan.usual_rows
     return 1 << (rows - 1).bit_length() if 1 < rows < WARP else WARP
 
 
 def lie_side_by_side(plan: RowPlan) -> bool:
     """Whether neighbours in memory are of other rows, all of which a warp has at once, and a row is long."""
-    rows, nodes = plan.row.extent, plan.parts.nodes
-    if not 1 < rows < WARP or plan.columns < THREADS * FEWEST_OF_THREAD:
+    rows, nodes = plan.usual_rows, plan.parts.nodes
+    if not 1 < rows < WARP or plan.usual_columns < THREADS * FEWEST_OF_THREAD:
         return False
     loads = [node for node in nodes.loop_body.loads() if nodes.varies(node, nodes.loop(nodes.loop_body.columns))]
     return bool(loads) and all(nodes.addresses[node].step(plan.row) == 1 for node in loads)
@@ -66,11 +67,11 @@ def column_shape(plan: RowPlan) -> tuple[int, int]:
     """Rows of a block, threads of each: so many that they can keep what several stages read, where that is few enough."""
     schedule = plan.parts.schedule
     limits = schedule.limits
-    if plan.columns <= SHORT and schedule.threads is None:
+    if plan.usual_columns <= SHORT and schedule.threads is None:
         return THREADS, 1
     if (lanes := few_lanes(plan)) < WARP:
         threads = THREADS // lanes
-        while threads > 1 and plan.columns < threads * FEWEST_OF_THREAD:
+        while threads > 1 and plan.usual_columns < threads * FEWEST_OF_THREAD:
             threads //= 2
     else:
         threads = _threads_of_column(plan)
@@ -96,14 +97,14 @@ def wide_shape(plan: RowPlan) -> tuple[int, int]:
     30011x1021 f32 took .93 of the time on an H100.
     """
     limits, lanes = plan.parts.schedule.limits, few_lanes(plan)
-    if lanes == WARP and plan.row.extent >= 2 * WARP:
+    if lanes == WARP and plan.usual_rows >= 2 * WARP:
         lanes = 2 * WARP
     size = sum(dtype(p.value).compute.itemsize for p in plan.stages()[0].reductions)
     threads = (
         limits.max_threads // lanes if lanes >= WARP else max(THREADS // lanes, min(WIDE_THREADS // lanes, MOST_JOINED))
     )
     while threads > 1 and (
-        plan.columns < threads * FEWEST_OF_THREAD or SETS * threads * lanes * size > limits.static_shared
+        plan.usual_columns < threads * FEWEST_OF_THREAD or SETS * threads * lanes * size > limits.static_shared
     ):
         threads //= 2
     return lanes, threads
@@ -111,21 +112,22 @@ def wide_shape(plan: RowPlan) -> tuple[int, int]:
 
 def _has_half_lanes(plan: RowPlan, threads: int) -> bool:
     """Whether rows kept in registers leave no room for a second block, and half of a warp reads 64 bytes at once."""
-    loads = [node for node in plan.parts.nodes.loop_body.loads() if prod(shape(node.value)) >= plan.columns]
+    columns = plan.usual_columns
+    loads = [node for node in plan.parts.nodes.loop_body.loads() if estimate(prod(shape(node.value))) >= columns]
     is_wide = min((dtype(node.value).itemsize for node in loads), default=0) >= 4
-    is_full = 2 * plan.columns > threads * MOST_KEPT >= plan.columns
+    is_full = 2 * columns > threads * MOST_KEPT >= columns
     return is_wide and is_full and plan.parts.schedule.threads is None and plan.is_read_again()
 
 
 def _threads_of_column(plan: RowPlan) -> int:
     """Of each of a warp's rows."""
-    limits, threads = plan.parts.schedule.limits, THREADS // WARP
-    few = -(-plan.row.extent // WARP) < 2 * limits.processors
-    while few and threads < limits.max_threads // WARP and plan.columns >= 2 * threads * FEWEST_OF_THREAD:
+    limits, threads, columns = plan.parts.schedule.limits, THREADS // WARP, plan.usual_columns
+    few = -(-plan.usual_rows // WARP) < 2 * limits.processors
+    while few and threads < limits.max_threads // WARP and columns >= 2 * threads * FEWEST_OF_THREAD:
         threads *= 2
     most = limits.max_threads // WARP
-    if threads < most and threads * MOST_KEPT < plan.columns <= most * MOST_KEPT and plan.is_read_again():
-        threads = 1 << (-(-plan.columns // MOST_KEPT) - 1).bit_length()
+    if threads < most and threads * MOST_KEPT < columns <= most * MOST_KEPT and plan.is_read_again():
+        threads = 1 << (-(-columns // MOST_KEPT) - 1).bit_length()
     return threads
 
 
@@ -150,4 +152,4 @@ def build_columns(parts: GpuParts, plan: RowPlan, shape: tuple[int, int]) -> Gri
     rows.build(parts.kernel, stages, plan.once)
     kind = "row, thread" if threads == 1 else "column"
     parts.notes.append(f"{kind}: {lanes} rows a block, {threads} thread{'s' * (threads > 1)} each")
-    return Grid(-(-plan.row.extent // lanes), shape)
+    return Grid(ceiling_quotient(plan.row.extent, lanes), shape)

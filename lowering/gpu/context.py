@@ -8,18 +8,31 @@ from dataclasses import dataclass, field
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import Store
+from fuse_opt.dialects.types.extents import estimate, most
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.gpu.limits import GpuSchedule
 from fuse_opt.lowering.gpu.scope import KernelScope
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import ElementEmitter, KernelNodes
 from fuse_opt.lowering.kernel.scope import Scope
 
+LARGE = 1 << 24
+"""Nodes of a kernel that memory keeps busy, however it is written."""
+
+
+def usual(count: Extent) -> int:
+    """
+    The nodes for which a kernel is shaped: where their number is a size, as many as there may be, up to so many that it matters.
+    Few take the time of a launch in any shape.
+    """
+    return max(estimate(count), min(most(count), LARGE)) if isinstance(count, Size) else count
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Blocks along x, and the threads of one along x and y."""
 
-    blocks: int
+    blocks: Extent
     block: tuple[int, int]
     shared: int = 0
     """Bytes of shared memory that a launch must ask for."""

@@ -14,6 +14,8 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from fuse_opt.dialects import gpu
+from fuse_opt.dialects.types.extents import exact_quotient, may_exceed
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.gpu.context import GpuParts, Grid
 from fuse_opt.lowering.gpu.pointwise import THREADS, build_pointwise
 from fuse_opt.lowering.gpu.rows import RowPlan, build_rows, plan_rows
@@ -30,8 +32,8 @@ def build_horizontal_blocks(parts: Sequence[GpuParts]) -> Grid:
     planned = [(part, plan_rows(part) if part.nodes.loop_body.is_row else None) for part in parts if _has_work(part)]
     threads = _block_size([plan for _, plan in planned])
     pool = _Pool(kernel)
-    leaves: list[tuple[int, Block]] = []
-    first = 0
+    leaves: list[tuple[Extent, Block]] = []
+    first: Extent = 0
     for part, plan in planned:
         shape = None if plan is None else _row_shape(plan, threads)
         scope = _PartScope(pool, first, shape is not None and shape[0] != threads)
@@ -44,7 +46,7 @@ def build_horizontal_blocks(parts: Sequence[GpuParts]) -> Grid:
 
 
 def _has_work(part: GpuParts) -> bool:
-    return extent(part.nodes.loop(part.nodes.loop_body.rows)) > 0
+    return may_exceed(extent(part.nodes.loop(part.nodes.loop_body.rows)), 0)
 
 
 def _block_size(plans: Sequence[RowPlan | None]) -> int:
@@ -59,12 +61,12 @@ def _block_size(plans: Sequence[RowPlan | None]) -> int:
 def _row_shape(plan: RowPlan, threads: int) -> tuple[int, int]:
     """Threads of a row and rows of a block of so many threads."""
     together = threads // WARP
-    if plan.shape()[0] > WARP or (plan.settle and plan.row.extent % together):
+    if plan.shape()[0] > WARP or (plan.settle and exact_quotient(plan.row.extent, together) is None):
         return threads, 1
     return WARP, together
 
 
-def _branch(kernel: KernelScope, target: Block, leaves: Sequence[tuple[int, Block]]) -> None:
+def _branch(kernel: KernelScope, target: Block, leaves: Sequence[tuple[Extent, Block]]) -> None:
     """Puts each part's ops where its blocks get to, by halving: `leaves` are first blocks, in order, and what they run."""
     waiting = [(target, leaves)]
     while waiting:
@@ -77,7 +79,7 @@ def _branch(kernel: KernelScope, target: Block, leaves: Sequence[tuple[int, Bloc
             middle = len(below) // 2
             inner = KernelScope([])
             number = inner.block_number()
-            limit = inner.index_constant(below[middle][0])
+            limit = (kernel if isinstance(below[middle][0], Size) else inner).index_constant(below[middle][0])
             condition = inner.add(arith.CmpiOp(number, limit, "slt"))
             for op in list(inner.block.ops):
                 op.detach()
@@ -109,10 +111,10 @@ class _Pool:
 class _PartScope(KernelScope):
     """The outermost scope of a part: its blocks count from `first`; `in_warps` gives each warp of a block a row."""
 
-    def __init__(self, pool: _Pool, first: int, in_warps: bool) -> None:
+    def __init__(self, pool: _Pool, first: Extent, in_warps: bool) -> None:
         super().__init__([])
         self.parameters = pool.kernel.parameters
-        self.helpers = pool.kernel.helpers
+        self.helpers, self.sizes = pool.kernel.helpers, pool.kernel.sizes
         self._pool = pool
         self._first = first
         self._in_warps = in_warps
@@ -126,6 +128,9 @@ class _PartScope(KernelScope):
         if axis is gpu.DimensionEnum.X:
             return named(self.made("lane of row", lambda: arith.RemUIOp(thread, width)), "lane")
         return named(self.made("row of block", lambda: arith.DivUIOp(thread, width)), "warp")
+
+    def size(self, value: Size) -> SSAValue:
+        return self._pool.kernel.size(value)
 
     def block_number(self) -> SSAValue:
         number = super().block_number()

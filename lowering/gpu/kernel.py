@@ -5,16 +5,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
+from typing import cast
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, UnitAttr, i64
-from xdsl.ir import Attribute, Block, Region
+from xdsl.ir import Attribute, Block, BlockArgument, Region
 
 from fuse_opt.dialects import gpu
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.gpu.kernels import DYNAMIC_SHARED, shared_bytes
+from fuse_opt.dialects.interfaces.shapes import may_rows_be_long, shape
+from fuse_opt.dialects.types.extents import may_exceed
+from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.gpu.columns import (
     THREADS,
@@ -30,10 +36,12 @@ from fuse_opt.lowering.gpu.horizontal import build_horizontal_blocks
 from fuse_opt.lowering.gpu.limits import GpuLimits, GpuSchedule, gpu_limits, gpu_schedule
 from fuse_opt.lowering.gpu.math import shape_math
 from fuse_opt.lowering.gpu.pointwise import build_pointwise
+from fuse_opt.lowering.gpu.row_versions import row_versions
 from fuse_opt.lowering.gpu.rows import RowPlan, build_rows, plan_rows
 from fuse_opt.lowering.gpu.scope import KernelScope
 from fuse_opt.lowering.gpu.split import Phase, SplitKernel, can_split, row_team_threads, split_count
 from fuse_opt.lowering.gpu.tiles import build_tiles
+from fuse_opt.lowering.hints import LARGE_BUFFER, LIMITS, SMALL_BUFFERS
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter
 from fuse_opt.lowering.kernel.cache_hints import hint_caches
 from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
@@ -52,6 +60,8 @@ class GpuKernel:
 
     function: gpu.FuncOp
     parameters: tuple[Parameter, ...]
+    sizes: tuple[Size, ...]
+    """What the function takes behind their buffers."""
     grid: Grid
     helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]]
     aligned: tuple[int, ...] = ()
@@ -145,8 +155,22 @@ def finished_kernels(
         found.function.attributes["fused.comment"] = StringAttr(comment)
         if is_fast(kernel):
             found.function.attributes["fused.math"] = StringAttr("fast")
+        bounds = list(phase.scope.limits.items())
+        if not may_rows_be_long():
+            found.function.attributes[SMALL_BUFFERS] = UnitAttr()
+            bounds += _limits_of_buffers(kernel)
+        if bounds:
+            found.function.attributes[LIMITS] = ArrayAttr(ArrayAttr(map(SizeAttr, each)) for each in bounds)
         kernels.append(found)
     return kernels
+
+
+def _limits_of_buffers(kernel: KernelOp) -> list[tuple[Size, int]]:
+    """The extents that are too large for positions of 32 bits."""
+    counts = dict.fromkeys(prod(shape(value)) for value in (*kernel.operands, *kernel.results))
+    return [
+        (each, LARGE_BUFFER - 1) for each in counts if isinstance(each, Size) and may_exceed(each, LARGE_BUFFER - 1)
+    ]
 
 
 def _build_phases(
@@ -169,6 +193,8 @@ def _build_phases(
         if split is not None:
             phases = split.build()
             return phases, [Parameter(None, None, each) for each in split.scratch]
+        if not columns and (versions := row_versions(plan)) is not None:
+            return versions, []
         grid = _build_whole(plan, columns)
     elif kind == TILE:
         grid = build_tiles(first)
@@ -178,11 +204,11 @@ def _build_phases(
 
 def _split(plan: RowPlan, columns: bool) -> SplitKernel | None:
     """The kernel with rows that several blocks share, where this is worth it."""
-    if not can_split(plan) or plan.columns * plan.row.extent == 0:
+    if isinstance(plan.row.extent, Size) or not can_split(plan) or not may_exceed(plan.columns * plan.row.extent, 0):
         return None
     wide = columns and can_be_wide(plan)
     shape = wide_shape(plan) if wide else column_shape(plan) if columns else (1, row_team_threads(plan))
-    splits = split_count(plan, shape, -(-plan.row.extent // shape[0]), wide)
+    splits = split_count(plan, shape, -(-plan.usual_rows // shape[0]), wide)
     return SplitKernel(plan.parts, plan, shape, splits, columns, wide) if splits > 1 else None
 
 
@@ -198,16 +224,18 @@ def _build_whole(plan: RowPlan, columns: bool) -> Grid:
 def _finished(phase: Phase, parameters: Sequence[Parameter], shared: frozenset[int], limits: GpuLimits) -> GpuKernel:
     """The function of a launch, without the buffers that it does not use."""
     scope, grid = phase.scope, phase.grid
-    if grid.blocks > MOST_BLOCKS:
-        grid = _repeat_blocks(scope, grid)
+    if isinstance(grid.blocks, int) and grid.blocks > MOST_BLOCKS:  # calls that give a size more are refused
+        grid = _repeat_blocks(scope, grid.blocks, grid.block)
     scope.block.add_op(gpu.ReturnOp())
     kept = [number for number, argument in enumerate(scope.parameters) if argument.first_use is not None]
-    for argument in scope.parameters:
+    sizes = tuple(size for size, argument in scope.sizes.items() if argument.first_use is not None)
+    for argument in (*scope.parameters, *scope.sizes.values()):
         if argument.first_use is None:
-            scope.block.erase_arg(argument)
+            scope.block.erase_arg(cast(BlockArgument, argument))
+    inputs = [argument.type for argument in scope.block.args[: len(kept) + len(sizes)]]
     function = gpu.FuncOp(
         "kernel",
-        ([argument.type for argument in scope.block.args[: len(kept)]], []),
+        (inputs, []),
         Region(scope.block),
         kernel=True,
         known_block_size=(*grid.block, 1),
@@ -216,20 +244,21 @@ def _finished(phase: Phase, parameters: Sequence[Parameter], shared: frozenset[i
     )
     if any(number in shared for number in kept):
         alias = DictionaryAttr({"fused.alias": UnitAttr()})
-        function.arg_attrs = ArrayAttr(alias if k in shared else DictionaryAttr({}) for k in kept)
+        marks = [alias if k in shared else DictionaryAttr({}) for k in kept]
+        function.arg_attrs = ArrayAttr([*marks, *(DictionaryAttr({}) for _ in sizes)])
     function.attributes["fused.schedule"] = StringAttr(phase.note)
     if (size := shared_bytes(scope.workgroup_types)) > limits.static_shared or scope.asks_for_shared:
         function.attributes[DYNAMIC_SHARED] = IntegerAttr(size, i64)
         grid = Grid(grid.blocks, grid.block, size)
     aligned = tuple(kept.index(number) for number in phase.aligned)
-    return GpuKernel(function, tuple(parameters[number] for number in kept), grid, scope.helpers, aligned)
+    return GpuKernel(function, tuple(parameters[number] for number in kept), sizes, grid, scope.helpers, aligned)
 
 
-def _repeat_blocks(scope: KernelScope, grid: Grid) -> Grid:
+def _repeat_blocks(scope: KernelScope, blocks: int, block: tuple[int, int]) -> Grid:
     """Lets each block of the largest grid do the work of several, one after another."""
     old = scope.block_number()
     number = gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))
-    constants = [arith.ConstantOp(IntegerAttr(value, INDEX)) for value in (grid.blocks, MOST_BLOCKS)]
+    constants = [arith.ConstantOp(IntegerAttr(value, INDEX)) for value in (blocks, MOST_BLOCKS)]
     inner = Block(arg_types=[INDEX])
     inner.args[0].name_hint = "block"
     old.replace_all_uses_with(inner.args[0])
@@ -242,4 +271,4 @@ def _repeat_blocks(scope: KernelScope, grid: Grid) -> Grid:
     inner.add_ops([gpu.BarrierOp(), scf.YieldOp()])
     loop = scf.ForOp(number, constants[0], constants[1], [], Region(inner))
     scope.block.add_ops([number, *constants, loop])
-    return Grid(MOST_BLOCKS, grid.block)
+    return Grid(MOST_BLOCKS, block)

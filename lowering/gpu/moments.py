@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from xdsl.dialects import arith, math, memref
 from xdsl.ir import SSAValue
@@ -19,7 +20,9 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F32, DType
+from fuse_opt.dialects.types.extents import exact_quotient, largest, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.lowering.gpu.limits import GpuLimits
 from fuse_opt.lowering.gpu.reduce import combine
 from fuse_opt.lowering.gpu.scope import Values, combined_index, loop, named, store_at, unrolled
@@ -41,7 +44,7 @@ RESIDENT = 1536
 def plan_moments(stages: Sequence[Stage]) -> Moments:
     """Those of the first two stages."""
     found = find_moments(stages[:2])
-    return found if found and extent(stages[0].dims) > 1 else {}
+    return found if found and may_exceed(extent(stages[0].dims), 1) else {}
 
 
 def batch_units(columns: Columns, limits: GpuLimits, resident: int = RESIDENT) -> int:
@@ -61,13 +64,13 @@ def build_moments(rows: RowStages, stages: Sequence[Stage], scope: Scope) -> Non
     """Makes the reductions of the first two stages known where one way through memory is enough for both."""
     if moments := plan_moments(stages):
         _define(MomentsOfRow(rows, stages[0], moments), scope)
-    elif extent(stages[0].dims) > 1 and (running := find_running(stages[:2])):
+    elif may_exceed(extent(stages[0].dims), 1) and (running := find_running(stages[:2])):
         _define(RunningOfRow(rows, stages[0], running), scope)
 
 
 def build_running(rows: RowStages, stages: Sequence[Stage], scope: Scope) -> None:
     """The same of maxima and sums of exponentials alone, where the first stage leaves elements for those after both."""
-    is_left = len(stages) > 1 and not stages[1].left and extent(stages[0].dims) > 1
+    is_left = len(stages) > 1 and not stages[1].left and may_exceed(extent(stages[0].dims), 1)
     if is_left and (running := find_running(stages[:2])):
         _define(RunningOfRow(rows, stages[0], running), scope)
 
@@ -114,7 +117,10 @@ class _BatchesOfRow(ABC):
         resident = threads if self.stage.left else RESIDENT  # a row in shared memory leaves no room for another
         units = HELD_TURNS if held is not None else batch_units(columns, self.rows.parts.schedule.limits, resident)
         each, length = units * threads, self.rows.counted(columns)
-        rest = units > 1 and (length % each or columns.counted.extent % length)
+        is_whole = (
+            exact_quotient(length, each) is not None and exact_quotient(columns.counted.extent, length) is not None
+        )
+        rest = units > 1 and not is_whole
         last = scope.add(arith.SubiOp(end, constant((units - 1) * threads)))
         values: Values = [*self.starts(scope), *([start] if rest else [])]
         if held is not None and self.rows.held is not None:
@@ -137,7 +143,7 @@ class _BatchesOfRow(ABC):
         held: HeldVectors | None = None,
     ) -> Values:
         """Batches of so many units; where the last of the values is an index, it becomes that of the next unit."""
-        place = Dim("batch", max(columns.counted.extent, 2))
+        place = Dim("batch", cast(int, largest(columns.counted.extent, 2)))
         names = [*self.names, "next"]
 
         def batch(inner: Scope, before: Values) -> Values:
@@ -251,10 +257,12 @@ class MomentsOfRow(_BatchesOfRow):
         """One over how many elements all threads have."""
         columns, one = self.rows.flattened(self.stage.dims), scope.constant(1.0, self.kind)
         length = self.rows.counted(columns)
-        if columns.counted.extent % length == 0:
+        if isinstance(length, int) and exact_quotient(columns.counted.extent, length) is not None:
             return scope.constant(1.0 / (length * columns.width), self.kind)
         first, end = self.rows.part_bounds(scope, columns)
         units = scope.add(arith.SubiOp(end, first))
+        if isinstance(length, Size) and length != columns.counted.extent:  # a part may be empty
+            units = scope.add(arith.MaxSIOp(units, scope.index_constant(1)))
         elements = scope.add(arith.MuliOp(units, scope.index_constant(columns.width)))
         return scope.add(arith.DivfOp(one, float_of(scope, elements, self.kind)))
 

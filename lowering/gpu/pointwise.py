@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
+from typing import cast
 
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.types.extents import ceiling_quotient, exact_quotient
 from fuse_opt.dialects.types.index_expr import Dim
-from fuse_opt.lowering.gpu.context import GpuParts, Grid
+from fuse_opt.dialects.types.size import Extent
+from fuse_opt.lowering.gpu.context import GpuParts, Grid, usual
 from fuse_opt.lowering.gpu.limits import GpuLimits
 from fuse_opt.lowering.gpu.scope import Values, combined_index, less, loop, unrolled, when
 from fuse_opt.lowering.gpu.vectors import VectorMover, VectorPlan, plan_vectors, vector_memories, widest_vector
@@ -53,17 +56,18 @@ def build_pointwise(parts: GpuParts, threads: int | None = None) -> Grid:
     scalars = _Elements(parts, element, threads)
     width = _width(parts, count) if parts.vectors else 1
     if width > 1:
-        outer, inner = Dim("vector", -(-count // width)), Dim("lane", width)
+        outer, inner = Dim("vector", cast(int, ceiling_quotient(count, width))), Dim("lane", width)
         vectors.split_dim(element, outer, inner)
         vectors.finish()
         plan = plan_vectors(vectors, inner, vectors.loop_body.loads(), vectors.loop_body.stores)
         unroll = _unroll(parts, plan, count)
-        if plan.stores and count >= threads * width * unroll:
+        if plan.stores and usual(count) >= threads * width * unroll:
             return _build_vectors(replace(parts, nodes=vectors), scalars, plan, outer, unroll)
     return scalars.build()
 
 
-def _width(parts: GpuParts, count: int) -> int:
+def _width(parts: GpuParts, size: Extent) -> int:
+    count = usual(size)
     loop_body, limits = parts.nodes.loop_body, parts.schedule.limits
     width = widest_vector(loop_body.loads(), loop_body.stores)
     if parts.schedule.vector is not None:
@@ -74,12 +78,13 @@ def _width(parts: GpuParts, count: int) -> int:
     return width
 
 
-def _unroll(parts: GpuParts, plan: VectorPlan, count: int) -> int:
+def _unroll(parts: GpuParts, plan: VectorPlan, size: Extent) -> int:
     """Vectors of a thread: as many as loads must be under way, where the grid still fills the device."""
+    count = usual(size)
     if parts.schedule.unroll is not None:
         return parts.schedule.unroll
     limits: GpuLimits = parts.schedule.limits
-    own = [node for node in plan.loads if prod(shape(node.value)) * REUSED > count]
+    own = [node for node in plan.loads if usual(prod(shape(node.value))) * REUSED > count]
     loaded = sum(dtype(node.value).itemsize for node in own) * plan.width
     unroll, wave = 1, limits.processors * limits.processor_threads * plan.width
     while loaded and unroll < 4 and loaded * unroll * RESIDENT < limits.bytes_in_flight:
@@ -123,16 +128,16 @@ def _build_vectors(parts: GpuParts, scalars: _Elements, plan: VectorPlan, outer:
         return ()
 
     each = threads * unroll * plan.width
-    full, rest = divmod(count, each)
+    full, is_whole = count // each, exact_quotient(count, each) is not None
     parts.takes_vectors(vector_memories(parts, plan))
-    if rest:
+    if not is_whole:
         inside = less(kernel, kernel.block_number(), full)
         when(kernel, inside, (), vectors, otherwise=lambda scope, _: scalars.several(scope, unroll * plan.width, True))
     else:
         vectors(kernel, ())
     vectors_of_thread = "a vector" if unroll == 1 else f"{unroll} vectors"
     parts.notes.append(f"pointwise, {threads} threads, {vectors_of_thread} of {plan.width} elements each")
-    return Grid(full + bool(rest), (threads, 1))
+    return Grid(ceiling_quotient(count, each), (threads, 1))
 
 
 class _Elements:
@@ -145,13 +150,14 @@ class _Elements:
 
     def build(self) -> Grid:
         kernel, threads, count = self.parts.kernel, self.threads, self.element.extent
-        if count < LARGE:
+        if usual(count) < LARGE:
             index = combined_index(kernel, kernel.block_number(), threads, kernel.thread(), "i")
-            self._at(kernel, index, count % threads != 0)
+            self._at(kernel, index, exact_quotient(count, threads) is None)
             self.parts.notes.append(f"pointwise, {threads} threads, an element each")
-            return Grid(-(-count // threads), (threads, 1))
-        full, rest = divmod(count, threads * UNROLL)
-        if rest:
+            return Grid(ceiling_quotient(count, threads), (threads, 1))
+        each = threads * UNROLL
+        if exact_quotient(count, each) is None:
+            full = count // each
             inside = less(kernel, kernel.block_number(), full)
             self._first(kernel, UNROLL)
             when(
@@ -164,7 +170,7 @@ class _Elements:
         else:
             self.several(kernel, UNROLL, False)
         self.parts.notes.append(f"pointwise, {threads} threads, {UNROLL} elements each")
-        return Grid(full + bool(rest), (threads, 1))
+        return Grid(ceiling_quotient(count, each), (threads, 1))
 
     def several(self, scope: Scope, elements: int, guarded: bool = False) -> Values:
         """Emits so many elements of each thread, a block apart."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 
 from xdsl.dialects import arith
@@ -16,8 +17,10 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects import gpu
 from fuse_opt.dialects.analysis.loop_body import Store
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.types.extents import ceiling_quotient, estimate, exact_quotient, largest, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
-from fuse_opt.lowering.gpu.context import GpuParts, Grid
+from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.lowering.gpu.context import GpuParts, Grid, usual
 from fuse_opt.lowering.gpu.moments import build_moments, build_running
 from fuse_opt.lowering.gpu.reduce import RowReducer
 from fuse_opt.lowering.gpu.scope import WARP, KernelScope, Values, combined_index, less, named, when
@@ -54,6 +57,8 @@ MOST_TAKEN = {8: 32, 4: 24}
 Elements that a thread takes at most, by those of its vectors: reductions of a row cost each thread the same, so that few threads
 with several vectors do less than many with one.
 """
+THREADS_OF_ANY = 256
+"""Of a row that has any number of columns, and more than a warp takes on."""
 SLOT_BYTES = 4096
 """Of shared memory that are left for partial results."""
 
@@ -66,7 +71,16 @@ class RowPlan:
     row: Dim
     whole: list[Store]
     once: list[Store]
-    columns: int
+    columns: Extent
+
+    @property
+    def usual_columns(self) -> int:
+        """Of a row, for what is only a matter of time."""
+        return estimate(self.columns)
+
+    @property
+    def usual_rows(self) -> int:
+        return usual(self.row.extent)
 
     @property
     def settle(self) -> bool:
@@ -85,15 +99,17 @@ class RowPlan:
         loads = [p for p in loop_body.loads() if any(self.parts.nodes.varies(p, each) for each in dims)]
         width = widest_vector(loads, self.whole)
         width = width if given is None else min(given, width)
-        while width > 1 and (self.columns % width or (given is None and self.columns < FEWEST_VECTORS * width)):
+        few = given is None and self.usual_columns < FEWEST_VECTORS * width
+        while width > 1 and (exact_quotient(self.columns, width) is None or few):
             width //= 2
+            few = given is None and self.usual_columns < FEWEST_VECTORS * width
         return width
 
     def shape(self) -> tuple[int, int]:
         """Threads of a row, rows of a block."""
-        schedule, rows = self.parts.schedule, self.row.extent
+        schedule, rows, columns = self.parts.schedule, self.usual_rows, self.usual_columns
         few = 2 * schedule.limits.processors
-        threads, together = row_shape(rows, self.columns, self.settle, few, self.width(), self.longest_in_warp())
+        threads, together = row_shape(rows, columns, self.settle, few, self.width(), self.longest_in_warp())
         if schedule.threads is not None:
             threads = min(schedule.threads, schedule.limits.max_threads)
         if schedule.variant == "warp":
@@ -102,12 +118,22 @@ class RowPlan:
             threads = 2 * WARP
         if threads > WARP:
             return threads, 1
-        return (WARP, together) if together > 1 else (WARP, _rows_together(rows, self.settle))
+        return (WARP, together) if together > 1 else self.shape_of_warps()
+
+    def shape_of_warps(self) -> tuple[int, int]:
+        """The same where a warp has a row, whatever its length."""
+        together = _rows_together(self.usual_rows, self.settle)
+        return WARP, 1 if self.settle and exact_quotient(self.row.extent, together) is None else together
+
+    def shape_of_block(self) -> tuple[int, int]:
+        """The same where a block has one."""
+        return THREADS_OF_ANY, 1
 
     def longest_in_warp(self) -> int:
         """Columns up to which a warp has a row to itself."""
         loads = self.parts.nodes.loop_body.loads()
-        bytes_of = [dtype(node.value).itemsize for node in loads if prod(shape(node.value)) >= self.columns * 2]
+        least = 2 * self.usual_columns
+        bytes_of = [dtype(node.value).itemsize for node in loads if estimate(prod(shape(node.value))) >= least]
         is_wide = bool(self.whole) and self.is_read_again() and max(bytes_of, default=0) >= 4
         return LONGEST_OF_WIDE if is_wide else LONGEST_IN_WARP
 
@@ -117,20 +143,21 @@ class RowPlan:
         enough for all threads of the device, else one.
         """
         width, limits, lanes = self.width(), self.parts.schedule.limits, FEWEST_LANES
-        while lanes < WARP and lanes * width < self.columns:
+        columns = self.usual_columns
+        while lanes < WARP and lanes * width < columns:
             lanes *= 2
         fewer = lanes // 2
-        is_filled = self.row.extent * fewer >= limits.processors * limits.processor_threads
-        return fewer if width > 1 and is_filled and fewer * 2 * width == self.columns else lanes
+        is_filled = self.usual_rows * fewer >= limits.processors * limits.processor_threads
+        return fewer if width > 1 and is_filled and fewer * 2 * width == columns else lanes
 
     def is_read_again(self) -> bool:
         """Whether several stages go through the elements of a row."""
-        return sum(extent(stage.dims) > 1 for stage in self.stages()) > 1
+        return sum(may_exceed(extent(stage.dims), 1) for stage in self.stages()) > 1
 
     def kept_in_registers(self, threads: int, each: int | None = None) -> tuple[Sequence[KeptRow], list[Stage]]:
         """What threads keep for later stages, `each` so many elements at most, and the stages that do."""
         unit, stages = 4 * threads, self.stages()
-        if self.parts.schedule.variant in ("shared", "stream"):
+        if self.parts.schedule.variant in ("shared", "stream") or isinstance(self.columns, Size):
             return [], stages
         most = (each or (MOST_KEPT_IN_WARP if threads <= WARP else MOST_KEPT)) * unit
         rules = KeepRules(COSTLY, COSTLY, most, 2 * most)
@@ -140,7 +167,7 @@ class RowPlan:
         """What is kept for later stages, whether in shared memory, and the stages that do."""
         kept, stages = self.kept_in_registers(threads)
         schedule = self.parts.schedule
-        if threads <= WARP or schedule.variant in ("warp", "block", "stream"):
+        if threads <= WARP or schedule.variant in ("warp", "block", "stream") or isinstance(self.columns, Size):
             return kept, False, stages
         room, others = schedule.limits.shared_memory - SLOT_BYTES, self.stages()
         shared = plan_kept_rows(self.parts.nodes, others, KeepRules(COSTLY, COSTLY, room, room))
@@ -193,7 +220,7 @@ def plan_rows(parts: GpuParts) -> RowPlan:
     whole = [store for store in loop_body.stores if not store.per_row]
     once = [store for store in loop_body.stores if store.per_row]
     plan = RowPlan(parts, row, whole, once, 1)
-    columns = max((extent(stage.dims) for stage in plan.stages()), default=1)
+    columns = reduce(largest, (extent(stage.dims) for stage in plan.stages()), 1)
     return RowPlan(parts, row, whole, once, columns)
 
 
@@ -202,9 +229,9 @@ def build_rows(parts: GpuParts, plan: RowPlan, shape: tuple[int, int]) -> Grid:
     kernel, row, rows = parts.kernel, plan.row, plan.row.extent
     threads, together = shape
     if threads == WARP and not parts.packed and (lanes := plan.lanes()) < WARP:
-        return _build_in_warps(parts, plan, lanes)
+        return build_in_warps(parts, plan, lanes)
     builder = _RowBuilder(parts, plan, Team(RowReducer(kernel, threads), kernel.thread()))
-    blocks = -(-rows // together)
+    blocks = ceiling_quotient(rows, together)
     if together == 1:
         kernel.indices[row] = kernel.block_number()
         builder.build(kernel)
@@ -217,7 +244,7 @@ def build_rows(parts: GpuParts, plan: RowPlan, shape: tuple[int, int]) -> Grid:
         builder.build(scope)
         return ()
 
-    if rows % together:
+    if exact_quotient(rows, together) is None:
         when(kernel, less(kernel, number, rows), (), body, {row: number})
     else:
         kernel.indices[row] = number
@@ -225,7 +252,7 @@ def build_rows(parts: GpuParts, plan: RowPlan, shape: tuple[int, int]) -> Grid:
     return Grid(blocks, (threads, together))
 
 
-def _build_in_warps(parts: GpuParts, plan: RowPlan, lanes: int) -> Grid:
+def build_in_warps(parts: GpuParts, plan: RowPlan, lanes: int) -> Grid:
     """Several rows a warp; threads behind the last row compute it again and store nothing, as warps shuffle whole."""
     kernel, rows, together = parts.kernel, plan.row.extent, WARP * WARPS // lanes
     row, inside = clamped_row(kernel, plan, kernel.block_number(), together, kernel.thread(gpu.DimensionEnum.Y))
@@ -233,7 +260,7 @@ def _build_in_warps(parts: GpuParts, plan: RowPlan, lanes: int) -> Grid:
     builder = _RowBuilder(parts, plan, Team(RowReducer(kernel, lanes), kernel.thread(), inside))
     parts.notes.append(builder.note(together))
     builder.build(kernel)
-    return Grid(-(-rows // together), (lanes, together))
+    return Grid(ceiling_quotient(rows, together), (lanes, together))
 
 
 def clamped_row(
@@ -242,7 +269,7 @@ def clamped_row(
     """The row of a thread, the last one for those behind it; and whether the thread is before, where not all are."""
     rows = plan.row.extent
     row = combined_index(kernel, block, together, number, "row")
-    if rows % together == 0:
+    if exact_quotient(rows, together) is not None:
         return row, None
     inside = less(kernel, row, rows)
     return named(kernel.add(arith.MinSIOp(row, kernel.index_constant(rows - 1))), "row"), inside
@@ -264,14 +291,15 @@ class _RowBuilder:
     @property
     def holds(self) -> bool:
         """Whether what fits of a long row is held in shared memory, though the row does not fit."""
-        return self.width > 1 and self.team.threads > WARP and self.parts.schedule.variant is None
+        is_known = isinstance(self.plan.columns, int) and self.parts.schedule.variant is None
+        return is_known and self.width > 1 and self.team.threads > WARP
 
     def note(self, together: int) -> str:
         kept, shared, stages = self.kept
-        reading = sum(extent(stage.dims) > 1 for stage in stages)
+        reading = sum(may_exceed(extent(stage.dims), 1) for stage in stages)
         variant = "stream" if not kept and reading > 1 else "warp" if self.team.threads <= WARP else "block"
         vectors = f", vectors of {self.width} elements" if self.width > 1 else ""
-        if self.held is not None:
+        if self.held is not None and isinstance(self.plan.columns, int):
             vectors += f", {100 * self.held.counted * self.width // self.plan.columns} % held"
         said = f"{self.team.threads} threads a row, {together} a block{vectors}"
         return f"row, {'shared' if shared else variant}: {said}"

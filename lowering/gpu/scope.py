@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
 from fuse_opt.dialects import gpu
 from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.hints import MODERATE, UNROLL
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
@@ -49,7 +50,7 @@ class KernelScope(Scope):
 
     def shared(self, element: Attribute, count: int, name: str) -> SSAValue:
         """A buffer that the threads of a block share."""
-        return self._buffer(self.workgroup, len(self.parameters), gpu.AddressSpaceEnum.Workgroup, element, count, name)
+        return self._buffer(self.workgroup, 0, gpu.AddressSpaceEnum.Workgroup, element, count, name)
 
     def shared_once(self, key: Hashable, element: Attribute, count: int, name: str) -> SSAValue:
         """The shared buffer known by the key, new where there is none."""
@@ -59,8 +60,10 @@ class KernelScope(Scope):
 
     def registers(self, element: Attribute, count: int, name: str) -> SSAValue:
         """A buffer of a thread's own; in registers when all loops over it are unrolled."""
-        start = len(self.parameters) + len(self.workgroup)
-        return self._buffer(self.private, start, gpu.AddressSpaceEnum.Private, element, count, name)
+        return self._buffer(self.private, len(self.workgroup), gpu.AddressSpaceEnum.Private, element, count, name)
+
+    def _place_of_size(self) -> int:
+        return len(self.parameters) + len(self.sizes)
 
     @property
     def workgroup_types(self) -> list[MemRefType]:
@@ -73,15 +76,16 @@ class KernelScope(Scope):
     def _buffer(
         self,
         group: list[BlockArgument],
-        start: int,
+        before: int,
         space: gpu.AddressSpaceEnum,
         element: Attribute,
         count: int,
         name: str,
     ) -> SSAValue:
         kind = MemRefType(element, [count], memory_space=gpu.AddressSpaceAttr(space))
-        self._types.insert(start + len(group) - len(self.parameters), kind)
-        argument = self.block.insert_arg(kind, start + len(group))
+        place = before + len(group)
+        self._types.insert(place, kind)
+        argument = self.block.insert_arg(kind, self._place_of_size() + place)
         argument.name_hint = name
         group.append(argument)
         return argument
@@ -101,8 +105,8 @@ def combined_index(scope: Scope, outer: SSAValue, factor: int, inner: SSAValue, 
     return named(scope.add(arith.AddiOp(outer, inner)), name)
 
 
-def less(scope: Scope, value: SSAValue, limit: int) -> SSAValue:
-    """Whether an index is below a constant."""
+def less(scope: Scope, value: SSAValue, limit: Extent) -> SSAValue:
+    """Whether an index is below a number or a size."""
     return scope.add(arith.CmpiOp(value, scope.index_constant(limit), "slt"))
 
 

@@ -17,9 +17,11 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.extents import exact_quotient
 from fuse_opt.dialects.types.index_expr import IndexExpr, dimension
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.gpu.columns import column_team
-from fuse_opt.lowering.gpu.context import GpuParts, Grid
+from fuse_opt.lowering.gpu.context import GpuParts, Grid, usual
 from fuse_opt.lowering.gpu.moments import LARGEST, MomentsOfRow, about_mean, plan_moments
 from fuse_opt.lowering.gpu.reduce import RowReducer, combine
 from fuse_opt.lowering.gpu.rows import RowPlan
@@ -73,7 +75,9 @@ def split_count(plan: RowPlan, shape: tuple[int, int], blocks: int, wide: bool =
         return 1
     shortest = shape[1] * VALUES_OF_THREAD
     wanted = WIDE_RESIDENT // (shape[0] * shape[1]) if wide else 2
-    return min(wanted * schedule.limits.processors // max(blocks, 1), plan.columns // shortest, MOST_SPLITS)
+    # One launch more is little where nothing else depends on what is reduced, and a row of any length may be long.
+    columns = usual(plan.columns) if len(plan.stages()) == 1 else plan.usual_columns
+    return min(wanted * schedule.limits.processors // max(blocks, 1), columns // shortest, MOST_SPLITS)
 
 
 def can_split(plan: RowPlan) -> bool:
@@ -110,7 +114,7 @@ class SplitKernel:
     partials: list[_Partials] = field(default_factory=list[_Partials])
     moments: Moments = field(default_factory=dict[ScalarNode, ScalarNode])
     """Of the first two stages, which are one launch then."""
-    part: int = 0
+    part: Extent = 0
     """Elements of a part of these; the last one may have fewer."""
     _bytes: int = 0
 
@@ -126,7 +130,7 @@ class SplitKernel:
         self.part = lengths[0]
         for stage, length in zip(stages, lengths, strict=True):
             for node in stage.reductions:
-                self._add_partials(node, -(-extent(stage.dims) // length))
+                self._add_partials(node, self._parts_of(stage, length))
         launches = [number for number in range(len(stages)) if not (self.moments and number == 1)]
         count = len(launches) + bool(self.plan.once)
         phases: list[Phase] = []
@@ -136,7 +140,13 @@ class SplitKernel:
             phases.append(self._last_phase(stages, count))
         return phases
 
-    def _length(self, stage: Stage, width: int) -> int:
+    def _parts_of(self, stage: Stage, length: Extent) -> int:
+        """How many there are."""
+        if isinstance(length, int):  # of a number of columns
+            return -(-extent(stage.dims) // length)
+        return self.splits
+
+    def _length(self, stage: Stage, width: int) -> Extent:
         multiple = 1 if self.columns else self.shape[1] * width
         if self.moments and self.columns:
             multiple = self.shape[1] * LARGEST  # whole batches
@@ -150,9 +160,9 @@ class SplitKernel:
         self.partials.append(_Partials(node, splits, scratch))
 
     def _stage_phase(
-        self, stages: Sequence[Stage], number: int, length: int, width: int, launch: tuple[int, int]
+        self, stages: Sequence[Stage], number: int, length: Extent, width: int, launch: tuple[int, int]
     ) -> Phase:
-        stage, splits = stages[number], max(-(-extent(stages[number].dims) // length), 1)
+        stage, splits = stages[number], max(self._parts_of(stages[number], length), 1)
         parts, kernel = self._open()
         block, split = kernel.block_number(), kernel.index_constant(0)
         if splits > 1:
@@ -231,20 +241,28 @@ class SplitKernel:
 
     def _mean(self, rows: RowStages, total: ScalarNode, stage: Stage) -> SSAValue:
         kernel, kind = rows.parts.kernel, dtype(total.value)
-        sum_ = rows.emitter.value(total, kernel)
-        scale = kernel.constant(1.0 / extent(stage.dims), kind)
+        sum_, columns = rows.emitter.value(total, kernel), extent(stage.dims)
+        if isinstance(columns, Size):
+            count = float_of(kernel, kernel.index_constant(columns), kind)
+            return kernel.made(("mean", total), lambda: arith.DivfOp(sum_, count))
+        scale = kernel.constant(1.0 / columns, kind)
         return kernel.made(("mean", total), lambda: arith.MulfOp(sum_, scale))
 
-    def _counts(self, scope: Scope, splits: int, elements: int, kind: DType) -> tuple[SSAValue, SSAValue]:
-        """How many elements a part has, and one over that."""
+    def _counts(self, scope: Scope, splits: int, elements: Extent, kind: DType) -> tuple[SSAValue, SSAValue]:
+        """How many elements a part has, and one over that, which of an empty one is any number."""
         one, length = scope.constant(1.0, kind), self.part
-        if elements % length == 0:
+        if isinstance(length, int) and exact_quotient(elements, length) is not None:
             return scope.constant(length, kind), scope.constant(1.0 / length, kind)
         constant = scope.index_constant
         before = scope.add(arith.MuliOp(scope.dim_value(Dim("part", splits)), constant(length)))
         rest = scope.add(arith.SubiOp(constant(elements), before))
-        count = float_of(scope, scope.add(arith.MinSIOp(rest, constant(length))), kind)
-        return count, scope.add(arith.DivfOp(one, count))
+        found = scope.add(arith.MinSIOp(rest, constant(length)))
+        if isinstance(length, int):
+            count = float_of(scope, found, kind)
+            return count, scope.add(arith.DivfOp(one, count))
+        count = float_of(scope, scope.add(arith.MaxSIOp(found, constant(0))), kind)
+        divisor = float_of(scope, scope.add(arith.MaxSIOp(found, constant(1))), kind)
+        return count, scope.add(arith.DivfOp(one, divisor))
 
     def _number(self, node: ScalarNode) -> int:
         return next(k for k, partials in enumerate(self.partials) if partials.node is node)

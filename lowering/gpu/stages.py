@@ -17,7 +17,9 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects import gpu
 from fuse_opt.dialects.analysis.loop_body import ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.extents import exact_quotient, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.gpu.context import GpuParts
 from fuse_opt.lowering.gpu.reduce import Reducer, combine
 from fuse_opt.lowering.gpu.scope import Body, Values, combined_index, less, loop, unroll_last, unrolled, when
@@ -49,7 +51,7 @@ class RowPart:
     """A part of the columns, a multiple of every vector's elements: its number and its length."""
 
     number: SSAValue
-    length: int
+    length: Extent
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Columns:
 
     def position(self, counted: Dim) -> IndexExpr:
         """Elements before one, where `counted` says how many vectors or elements are before it."""
-        before = as_expr(counted) if counted.extent > 1 else IndexExpr()
+        before = as_expr(counted) if may_exceed(counted.extent, 1) else IndexExpr()
         return before if self.plan is None else before * self.width + as_expr(self.plan.inner)
 
 
@@ -161,7 +163,7 @@ class RowStages:
 
     def hold(self, stages: Sequence[Stage], room: int) -> None:
         """Lets later stages take what fits into so many bytes of shared memory of the vectors that an earlier one loads, too."""
-        reading = [stage for stage in stages if extent(stage.dims) > 1]
+        reading = [stage for stage in stages if may_exceed(extent(stage.dims), 1)]
         if len(reading) < 2 or len({stage.dims for stage in reading}) > 1:
             return
         columns = self.flattened(reading[0].dims)
@@ -267,7 +269,7 @@ class RowStages:
         first, end = self.part_bounds(scope, columns)
         return scope.add(arith.AddiOp(first, self.team.number)), end, step
 
-    def counted(self, columns: Columns) -> int:
+    def counted(self, columns: Columns) -> Extent:
         """Elements or vectors of a part, or of the row; the last part may have fewer."""
         return columns.counted.extent if self.part is None else self.part.length // columns.width
 
@@ -279,7 +281,7 @@ class RowStages:
         length = self.counted(columns)
         first = scope.made(("part", length), lambda: arith.MuliOp(part.number, constant(length)))
         end = scope.add(arith.AddiOp(first, constant(length)))
-        return first, scope.add(arith.MinSIOp(end, constant(last))) if last % length else end
+        return first, scope.add(arith.MinSIOp(end, constant(last))) if exact_quotient(last, length) is None else end
 
     def _turns(self, columns: Columns) -> Dim:
         return Dim("turn", -(-columns.counted.extent // self.team.threads))
@@ -355,7 +357,7 @@ class RowStages:
 
     def _flatten(self, dims: tuple[Dim, ...]) -> Columns:
         flat = dims[0] if len(dims) == 1 else Dim("column", extent(dims))
-        vectors = self.width > 1 and flat.extent % self.width == 0
+        vectors = self.width > 1 and exact_quotient(flat.extent, self.width) is not None
         if len(dims) == 1 and not vectors:
             return Columns(self.nodes, self.emitter, flat, None)
         nodes: KernelNodes = copy(self.nodes)

@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects import gpu
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.extents import ceiling_quotient, exact_quotient, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.gpu.context import GpuParts, Grid
 from fuse_opt.lowering.gpu.scope import Body, Values, combined_index, less, named, unrolled, when
@@ -38,7 +39,7 @@ def build_tiles(parts: GpuParts) -> Grid | None:
     nodes = parts.nodes
     dims = nodes.loop(nodes.loop_body.rows)
     transposed = transposed_loads(nodes, dims)
-    if transposed is None or extent(dims) == 0:
+    if transposed is None or not may_exceed(extent(dims), 0):
         return None
     widest = max(dtype(node.value).itemsize for node in transposed.nodes)
     size = parts.schedule.tile or (LARGE_TILE if widest <= BANK // 2 else SMALL_TILE)
@@ -82,7 +83,7 @@ class _Tiles:
 
     def build(self) -> Grid:
         parts, kernel, size, along, inner = self.parts, self.parts.kernel, self.size, self.transposed.along, self.inner
-        blocks = [-(-dim.extent // size) for dim in (along, inner)]
+        blocks = [ceiling_quotient(dim.extent, size) for dim in (along, inner)]
         digits = task_parts(kernel, kernel, kernel.block_number(), (self.outer.extent, *blocks))
         kernel.indices[self.outer] = digits[0]
         self.first = {
@@ -174,7 +175,7 @@ class _Tiles:
         """Runs the body for a place of the block that lies within the whole."""
         place = named(scope.add(arith.AddiOp(self.first[dim], at)), "row" if dim == self.transposed.along else "column")
         indices = {dim: place, local: at}
-        if dim.extent % self.size:
+        if exact_quotient(dim.extent, self.size) is None:
             return when(scope, less(scope, place, dim.extent), (), body, indices)
         scope.indices.update(indices)
         return body(scope, ())

@@ -12,7 +12,7 @@ from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
-from fuse_opt.dialects.types.extents import may_exceed
+from fuse_opt.dialects.types.extents import ceiling_quotient, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.kernel.scope import Scope
@@ -54,8 +54,13 @@ def flat_memory(root: Scope, memory: SSAValue) -> SSAValue:
     return root.made(("flat", memory), lambda: memref.CastOp.get(memory, flat))
 
 
-def part_length(length: int, splits: int, multiple: int) -> int:
-    """The length of the parts of a loop, which are as many as asked for at most; all but the last are multiples."""
+def part_length(length: Extent, splits: int, multiple: int) -> Extent:
+    """
+    The length of the parts of a loop, which are as many as asked for at most; all but the last are multiples. Of a length that is
+    a size the last ones may be empty.
+    """
+    if isinstance(length, Size):
+        return ceiling_quotient(ceiling_quotient(length, max(splits, 1)), multiple) * multiple
     part = -(-length // min(max(splits, 1), max(length, 1)))
     return max(-(-part // multiple) * multiple, 1)
 

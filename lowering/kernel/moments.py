@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F32, F64, DType
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.iteration_space import extent
 from fuse_opt.lowering.kernel.scope import Scope
@@ -28,7 +29,8 @@ def find_moments(stages: Sequence[Stage]) -> Moments:
     """Those of two stages of which the second only sums squares about means of the first; else none, as of no elements."""
     if len(stages) != 2 or stages[1].stores or stages[0].stores or stages[0].dims != stages[1].dims:
         return {}
-    if not (count := extent(stages[0].dims)):
+    count: Extent = extent(stages[0].dims)
+    if isinstance(count, Size) or not count:
         return {}
     sums, squares = stages[0].reductions, stages[1].reductions
     found = {node: mean for node in squares if (mean := _sum_below(node, sums, count)) is not None}

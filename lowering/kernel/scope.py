@@ -56,7 +56,7 @@ class Scope:
         return self.root.made(("constant", repr(value), dtype), lambda: constant_op(value, dtype))
 
     def index_constant(self, value: Extent) -> SSAValue:
-        """A number, or a size: an argument of the kernel's function, in front of the bounds of its tasks."""
+        """A number, or a size: an argument of the kernel's function, behind its buffers."""
         if isinstance(value, Size):
             return self.root.size(value)
         return self.root.made(("index", value), lambda: arith.ConstantOp(IntegerAttr(value, INDEX)))
@@ -64,9 +64,13 @@ class Scope:
     def size(self, value: Size) -> SSAValue:
         """The argument that is the size; of the outermost scope, whose block is that of the function."""
         if (found := self.sizes.get(value)) is None:
-            found = self.sizes[value] = self.block.insert_arg(INDEX, len(self.block.args) - 2)
+            found = self.sizes[value] = self.block.insert_arg(INDEX, self._place_of_size())
             found.name_hint = _name_of(value)
         return found
+
+    def _place_of_size(self) -> int:
+        """Where the next one goes among the arguments."""
+        return len(self.block.args) - 2
 
     def call(self, helper: str, arguments: Sequence[SSAValue], result: Attribute) -> SSAValue:
         self.helpers.setdefault(helper, (tuple(argument.type for argument in arguments), result))

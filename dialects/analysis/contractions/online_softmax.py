@@ -17,6 +17,8 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Unschedul
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import Scalar
+from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.size import Extent, Size
 
 SHARED_BYTES = 48 << 10
 """Of a block's memory on any GPU, without asking."""
@@ -94,13 +96,15 @@ def online_softmax(of: Attention) -> OnlineSoftmax:
     )  # fmt: skip
 
 
-def _block(depth: int, width: int, rows: int, itemsize: int) -> AttentionBlock | None:
+def _block(depth: Extent, width: Extent, rows: Extent, itemsize: int) -> AttentionBlock | None:
     """The largest block whose tiles lie in shared memory, and whose sums in registers; no higher than there are rows."""
+    if isinstance(depth, Size) or isinstance(width, Size):
+        return None
     for height, keys in _BLOCKS:
         padded = depth | 1
         size = height * padded + keys * max(padded, width) + height * (keys + 1)
         sums = height // ROWS_AT_ONCE * -(-width // ROW_THREADS)
-        smallest = height == ROWS_AT_ONCE or rows > height // 2
+        smallest = height == ROWS_AT_ONCE or estimate(rows) > height // 2
         if smallest and size * itemsize <= SHARED_BYTES and sums * (itemsize // 4) <= MOST_SUMS:
             return AttentionBlock(height, keys)
     return None

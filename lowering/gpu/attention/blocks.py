@@ -11,6 +11,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BF16, F16, F32
 from fuse_opt.lowering.gpu.attention.matrices import SIDE, padded
 from fuse_opt.lowering.gpu.attention.tiled import THREADS, WARPS
+from fuse_opt.lowering.gpu.context import usual
 from fuse_opt.lowering.gpu.limits import GpuLimits
 from fuse_opt.lowering.gpu.scope import WARP
 
@@ -89,8 +90,9 @@ def tensor_block(online: OnlineSoftmax, limits: GpuLimits, fast: bool) -> Tensor
     for tiles, keys in TENSOR_BLOCKS:
         block = TensorBlock(tiles, keys)
         size = 2 * (block.rows * matrix_step(depth) + 2 * keys * (matrix_step(depth) + matrix_step(width)))
-        blocks = prod(of.first.batch) * -(-of.second.rows // block.rows)
-        smallest = tiles == 1 or (of.second.rows > block.rows // 2 and blocks >= limits.processors)
+        rows = usual(of.second.rows)
+        blocks = usual(prod(of.first.batch)) * -(-rows // block.rows)
+        smallest = tiles == 1 or (rows > block.rows // 2 and blocks >= limits.processors)
         if smallest and tiles * width // 2 <= MOST_TENSOR_SUMS and size <= limits.shared_memory:
             return block
     return None
@@ -101,7 +103,7 @@ def group_block(online: OnlineSoftmax, limits: GpuLimits, fast: bool) -> TensorB
     of = online.of
     if not limits.multiplies_in_groups or not _is_narrow(of, fast):
         return None
-    depth, columns, rows = of.first.depth, of.second.columns, of.second.rows
+    depth, columns, rows = of.first.depth, of.second.columns, usual(of.second.rows)
     for groups, keys, at_once in GROUP_BLOCKS:
         block = TensorBlock(1, keys, groups, at_once)
         deep, wide = block.width(depth), block.width(columns)
@@ -146,7 +148,7 @@ def register_block(online: OnlineSoftmax, limits: GpuLimits) -> RegisterBlock | 
             height = rows * GROUPS
             size = 4 * (height * depth + keys * (depth + width) + height * (keys + LANES))
             at_once = min(room // (size + _RESERVED), _MOST_AT_ONCE)
-            smallest = rows == 1 or of.second.rows > height // 2
+            smallest = rows == 1 or usual(of.second.rows) > height // 2
             if smallest and rows * width // LANES <= MOST_SUMS and at_once >= fewest:
                 return RegisterBlock(rows, keys, at_once)
     return None

@@ -12,7 +12,9 @@ from xdsl.utils.hints import isa
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BOOL, I32
+from fuse_opt.dialects.types.extents import exact_quotient
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.gpu.attention.tiles import Tile, TileCopy
 from fuse_opt.lowering.gpu.scope import KernelScope, Values, less, unrolled, when
 from fuse_opt.lowering.kernel.scope import Scope
@@ -42,7 +44,7 @@ class MatrixCopy:
     threads: int
     source: SSAValue
     access: OperandAccess
-    rows: int
+    rows: Extent
     """Of the operand."""
     columns: int
     chunked: bool = False
@@ -57,7 +59,7 @@ class MatrixCopy:
         """Whether rows are chunks of 16 bytes where the operand begins at a multiple of them."""
         offset = self.access.offset
         steps = [self.access.row, offset.constant, self.columns, *(factor for _, factor in offset.terms)]
-        return self.access.column == 1 and all(step % self.chunk == 0 for step in steps)
+        return self.access.column == 1 and all(exact_quotient(step, self.chunk) is not None for step in steps)
 
     def in_chunks(self) -> MatrixCopy:
         return replace(self, chunked=True)
@@ -107,7 +109,7 @@ class MatrixCopy:
     def _chunk(self, scope: Scope, tile: Tile, first: SSAValue, row: SSAValue, column: SSAValue) -> Values:
         given = scope.add(arith.AddiOp(first, row))
         inside = scope.constant(1, BOOL)
-        if self.rows % tile.rows:
+        if exact_quotient(self.rows, tile.rows) is None:
             inside = less(scope, given, self.rows)
         if self.columns < tile.columns:
             inside = scope.add(arith.AndIOp(inside, less(scope, column, self.columns)))

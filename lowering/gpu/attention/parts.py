@@ -14,7 +14,9 @@ from fuse_opt.dialects.analysis.contractions.result_places import result_axes
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import I32, DType
+from fuse_opt.dialects.types.extents import ceiling_quotient
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.gpu.context import GpuParts
 from fuse_opt.lowering.gpu.scope import WARP, KernelScope, named
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
@@ -39,11 +41,11 @@ class AttentionParts:
         self.batch, self.row, self.column = result_axes(self.of.second)
         self.key = Dim("key", self.of.first.columns)
 
-    def place(self, from_last: bool = False) -> int:
+    def place(self, from_last: bool = False) -> Extent:
         """Finds the matrix and the first row of the block, from the last ones of a matrix on or the first; how many blocks
         there are."""
         kernel, constant = self.kernel, self.kernel.index_constant
-        row_blocks = -(-self.of.second.rows // self.block_rows)
+        row_blocks = ceiling_quotient(self.of.second.rows, self.block_rows)
         number = kernel.block_number()
         kernel.indices[self.batch] = kernel.add(arith.DivSIOp(number, constant(row_blocks)))
         rows = kernel.add(arith.RemSIOp(number, constant(row_blocks)))
@@ -82,7 +84,7 @@ class AttentionParts:
     def tiles(self) -> SSAValue:
         """How many tiles of keys the queries of the block see."""
         keys, constant, add = self.block_keys, self.kernel.index_constant, self.kernel.add
-        every = constant(-(-self.of.first.columns // keys))
+        every = constant(ceiling_quotient(self.of.first.columns, keys))
         if (further := self.seen_after()) is None:
             return every
         last = add(arith.AddiOp(self.first, constant(self.block_rows - 1 + further + keys - 1)))

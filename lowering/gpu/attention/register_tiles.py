@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import VectorType
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.online_softmax import OnlineSoftmax
+from fuse_opt.dialects.types.extents import exact_quotient
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.gpu.attention.blocks import GROUPS, LANES, VECTOR, RegisterBlock, vector_step
 from fuse_opt.lowering.gpu.attention.parts import TILE
@@ -116,7 +117,7 @@ class RegisterAttention(TiledAttention):
         number = scope.dim_value(TILE)
         first = named(self.first_key(scope, number), "first_key")
         works: SSAValue | None = None
-        if self.of.first.rows % self.block_rows:
+        if exact_quotient(self.of.first.rows, self.block_rows) is None:
             works = less(scope, self.first_own, self.of.first.rows)
 
         def weigh(inner: Scope, _: Values) -> Values:

@@ -15,6 +15,7 @@ from xdsl.dialects import arith, math, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.online_softmax import OnlineSoftmax
+from fuse_opt.dialects.types.extents import exact_quotient
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.gpu.attention.blocks import TensorBlock
 from fuse_opt.lowering.gpu.attention.matrices import SIDE
@@ -108,7 +109,7 @@ class TensorAttention(TensorProducts):
     def _works(self, scope: Scope, first: SSAValue) -> SSAValue | None:
         """Whether the warps that multiply together have rows that see keys of the tile; None where they are sure to have."""
         found: SSAValue | None = None
-        if self.of.first.rows % self.block_rows:
+        if exact_quotient(self.of.first.rows, self.block_rows) is None:
             found = less(scope, self.team, self.of.first.rows)
         if (further := self.seen_after()) is not None:
             last = scope.index_constant(self.team_rows - 1 + further)

@@ -14,7 +14,9 @@ from xdsl.utils.hints import isa
 from fuse_opt.dialects import gpu
 from fuse_opt.dialects.analysis.contractions.online_softmax import OnlineSoftmax
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
+from fuse_opt.dialects.types.extents import exact_quotient
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.gpu.attention.matrices import MatrixCopy
 from fuse_opt.lowering.gpu.attention.parts import AttentionParts
 from fuse_opt.lowering.gpu.attention.scores import Scores
@@ -65,7 +67,7 @@ class TiledAttention(AttentionParts):
     def each_keys(self, scope: Scope, first: SSAValue, body: Callable[[Scope, list[Scope]], None]) -> None:
         """Keys of this thread, some at a time, in scopes of their own; for those behind the last one that is read."""
 
-    def start(self, position: IndexExpr, vectors: bool) -> int:
+    def start(self, position: IndexExpr, vectors: bool) -> Extent:
         """Finds the place of the block, and makes ready what is computed of scores and copied; how many blocks there are."""
         of = self.of
         blocks = self.place(from_last=of.seen is not None)
@@ -99,7 +101,7 @@ class TiledAttention(AttentionParts):
             value = scope.add(vector.LoadOp(pack, [scope.index_constant(0)], kind))
             scope.block.add_op(vector.StoreOp(value, memory, [at.index(address)]))
 
-    def _copy(self, access: OperandAccess, rows: int, columns: int) -> MatrixCopy:
+    def _copy(self, access: OperandAccess, rows: Extent, columns: int) -> MatrixCopy:
         source = self.kernel.parameters[self.buffers.sources[access.value]]
         copy = MatrixCopy(self.kernel, self.threads, source, access, rows, columns)
         return copy.in_chunks() if copy.is_chunked() and self.parts.takes_vectors([source]) else copy
@@ -161,7 +163,7 @@ class TiledAttention(AttentionParts):
     def mask(self, scope: Scope, first: SSAValue) -> None:
         """The scores that the ops make of products; -inf behind the last key."""
         scored, keys = self.scored_as, self.of.first.columns
-        is_partial = keys % self.block_keys != 0
+        is_partial = exact_quotient(keys, self.block_keys) is None
         further = self.seen_after() if scored.counts else None
         unmasked = scored.unmasked if further is not None else self.online.score
         end = scope.add(arith.AddiOp(first, scope.index_constant(self.block_keys)))

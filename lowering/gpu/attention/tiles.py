@@ -12,6 +12,7 @@ from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.gpu.scope import KernelScope, Values, combined_index, less, loop, named, store_at, when
 from fuse_opt.lowering.kernel.scope import Scope
 
@@ -52,7 +53,7 @@ class TileCopy:
     element: DType
     """Of what is copied; memory may have narrower floats."""
 
-    def build(self, scope: Scope, tile: Tile, first: SSAValue, rows: int, columns: int | None = None) -> None:
+    def build(self, scope: Scope, tile: Tile, first: SSAValue, rows: Extent, columns: int | None = None) -> None:
         """The rows of the tile from the first on, of so many of the matrix; it may have fewer columns than the tile."""
         count = Dim("element", tile.rows * tile.columns)
         bounds = (self.kernel.thread(), scope.index_constant(count.extent), scope.index_constant(self.threads))
