@@ -92,6 +92,8 @@ ALIGNED = "fused.aligned"
 """Attribute of a launch: the kernel's arguments that must begin at multiples of 16 bytes, as the host finds out."""
 UNALIGNED = "fused.unaligned"
 """Attribute of a launch: the kernel to launch where one of these does not, by its own grid and block."""
+UNALIGNED_SIZES = "fused.unaligned_sizes"
+"""Attribute of such a launch of a program with sizes: how many blocks that kernel has, then its arguments behind the buffers."""
 _SHARED_ALIGNMENT = 16
 
 

@@ -193,6 +193,11 @@ class Site:
         return any(each.is_sized for each in (*self.operands, *self.results))
 
     @property
+    def is_known(self) -> bool:
+        """Whether all extents are numbers or sizes."""
+        return all(each.is_static or each.is_sized for each in (*self.operands, *self.results))
+
+    @property
     def nbytes(self) -> int:
         """Of operands and results together, as far as a run reads or writes them, in place where the op may run so."""
         tensors = (*self.operands, *self.results)

@@ -9,6 +9,7 @@ from typing import ClassVar
 from xdsl.context import Context
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     DenseArrayBase,
     IntegerAttr,
     ModuleOp,
@@ -27,9 +28,12 @@ from fuse_opt.dialects import gpu
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, attention_of
 from fuse_opt.dialects.analysis.contractions.online_softmax import online_softmax
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
+from fuse_opt.dialects.analysis.place_orders import PlaceOrders
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.gpu.kernels import ALIGNED, UNALIGNED
-from fuse_opt.dialects.types.size import Extent
+from fuse_opt.dialects.gpu.kernels import ALIGNED, UNALIGNED, UNALIGNED_SIZES
+from fuse_opt.dialects.types.extents import exact_quotient
+from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.gpu.attention.kernel import build_attention_kernel
@@ -96,6 +100,14 @@ class _GpuConverter(ModuleConverter[list[GpuKernel]]):
         super().__init__(block)
         self._container: gpu.ModuleOp | None = None
         self._helpers: set[str] = set()
+        self._places: frozenset[Size] = frozenset()
+        """Sizes where places of the arena begin, as vectors may."""
+
+    def convert(self, function: func.FuncOp) -> None:
+        orders = PlaceOrders.of(function)
+        is_aligned = orders is not None and orders.alignment % VECTOR_BYTES == 0
+        self._places = frozenset(orders.symbols()) if orders is not None and is_aligned else frozenset()
+        super().convert(function)
 
     def generate(
         self, kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[int], before: func.FuncOp
@@ -161,22 +173,37 @@ class _GpuConverter(ModuleConverter[list[GpuKernel]]):
             SymbolRefAttr(self._container.sym_name.data, [generated.function.sym_name.data]),
             [number(grid.blocks), number(1), number(1)],
             [*(number(size) for size in grid.block), number(1)],
-            kernelOperands=list(buffers),
+            kernelOperands=[*buffers, *map(number, generated.sizes)],
             asyncDependencies=[],
         )
-        unproven = [number for number in generated.aligned if not _begins_aligned(buffers[number])]
+        unproven = [number for number in generated.aligned if not self._begins_aligned(buffers[number])]
         if unproven and (other := generated.unaligned) is not None:
             launch.attributes[ALIGNED] = DenseArrayBase.from_list(i64, unproven)
             launch.attributes[UNALIGNED] = SymbolRefAttr(
                 self._container.sym_name.data, [self._unaligned(other, generated)]
             )
+            if isinstance(other.grid.blocks, Size) or other.sizes:
+                numbers = (other.grid.blocks, *other.sizes)
+                launch.attributes[UNALIGNED_SIZES] = ArrayAttr(SizeAttr(each) for each in numbers)
         return launch
+
+    def _begins_aligned(self, buffer: SSAValue) -> bool:
+        """Whether it lies in the arena or is a constant, and begins where vectors may."""
+        owner = buffer.owner
+        while isinstance(owner, memref.ReinterpretCastOp | UnrealizedConversionCastOp):
+            owner = owner.operands[0].owner
+        if isinstance(owner, memref.ViewOp):
+            shift = _number(owner.byte_shift)
+            is_multiple = shift in self._places or exact_quotient(shift, VECTOR_BYTES) is not None
+            return is_multiple and self._begins_aligned(owner.source)
+        return isinstance(owner, gpu.ArenaOp | memref.GetGlobalOp)
 
     def _unaligned(self, other: GpuKernel, generated: GpuKernel) -> str:
         """The name of the kernel for other buffers, which is put into the module when it is first needed."""
         if other.function.parent is None:
             assert self._container is not None
-            other.function.known_grid_size = DenseArrayBase.from_list(i32, (other.grid.blocks, 1, 1))
+            if isinstance(other.grid.blocks, int):
+                other.function.known_grid_size = DenseArrayBase.from_list(i32, (other.grid.blocks, 1, 1))
             other.function.sym_name = StringAttr(self.unique(f"{generated.function.sym_name.data}_unaligned"))
             self._place(other, self._container)
         return other.function.sym_name.data
@@ -193,13 +220,9 @@ class _GpuConverter(ModuleConverter[list[GpuKernel]]):
         return self._container
 
 
-def _begins_aligned(buffer: SSAValue) -> bool:
-    """Whether it lies in the arena or is a constant, and begins where vectors may."""
-    owner = buffer.owner
-    while isinstance(owner, memref.ReinterpretCastOp | UnrealizedConversionCastOp):
-        owner = owner.operands[0].owner
-    if isinstance(owner, memref.ViewOp):
-        shift = owner.byte_shift.owner
-        assert isinstance(shift, arith.ConstantOp) and isinstance(shift.value, IntegerAttr)
-        return shift.value.value.data % VECTOR_BYTES == 0 and _begins_aligned(owner.source)
-    return isinstance(owner, gpu.ArenaOp | memref.GetGlobalOp)
+def _number(value: SSAValue) -> Extent:
+    """What `ModuleConverter.launch` was given a number for."""
+    if isinstance(value.owner, gpu.SizeOp):
+        return value.owner.size.data
+    assert isinstance(value.owner, arith.ConstantOp) and isinstance(value.owner.value, IntegerAttr)
+    return value.owner.value.value.data

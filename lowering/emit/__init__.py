@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from fuse_opt.lowering.emit.c import build_program, build_sized_program, emit_c
 
 if TYPE_CHECKING:
-    from fuse_opt.lowering.emit.cuda import build_cuda_program, emit_cuda
+    from fuse_opt.lowering.emit.cuda import build_cuda_program, build_sized_cuda_program, emit_cuda
 
-__all__ = ["build_cuda_program", "build_program", "build_sized_program", "emit_c", "emit_cuda"]
+__all__ = [
+    "build_cuda_program", "build_program", "build_sized_cuda_program", "build_sized_program", "emit_c", "emit_cuda"
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

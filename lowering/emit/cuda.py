@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
+from fuse_opt.dialects.analysis.place_orders import PlaceOrders
 from fuse_opt.dialects.gpu import FuncOp
 from fuse_opt.dialects.implementation.offers import find_offer
+from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
 from fuse_opt.lowering.c.language import CUDA
 from fuse_opt.lowering.c.names import comment_lines, global_identifier
 from fuse_opt.lowering.c.printer import print_function, print_translation_unit
 from fuse_opt.lowering.convert.convert_fused_to_gpu import ConvertFusedToGpuPass
+from fuse_opt.lowering.emit.c_program import NO_SIZES
 from fuse_opt.lowering.emit.lower import lowered_record, prepared_record, program_of
 from fuse_opt.lowering.emit.program_builder import ProgramBuilder
+from fuse_opt.lowering.emit.sized_program import SizedProgram
 from fuse_opt.lowering.errors import LoweringError
+from fuse_opt.lowering.gpu.kernel import MOST_BLOCKS
 from fuse_opt.lowering.program import (
     VECTOR_BYTES,
     Buffer,
@@ -40,6 +46,35 @@ def build_cuda_program(module: ModuleOp, function: str | None = None) -> Program
     found = prepared_record(record)
     prepare = None if found is None else Preparation(_program(found[0]), found[1].frozen, found[1].arguments)
     return _program(record, prepare)
+
+
+def build_sized_cuda_program(module: ModuleOp, function: str | None = None) -> SizedProgram:
+    """
+    The same of a function some of whose extents are sizes, while these are asked for: one text for all of them, whose kernels
+    take sizes as arguments, and grids that follow from them. Raises SizeRefusal for what needs numbers.
+    """
+    record = lowered_record(module, function, ConvertFusedToGpuPass())
+    for step in record.steps:
+        if isinstance(step, LibraryCall) and not _is_on_device(step):
+            raise SizeRefusal(
+                f"'{step.operation}': of sizes it runs on the host, which programs for numbers may not need"
+            )
+    found = prepared_record(record)
+    if found is not None and any(isinstance(extent, Size) for each in found[0].buffers for extent in each.shape):
+        raise SizeRefusal("arguments that are prepared have extents that are numbers")
+    prepare = None if found is None else Preparation(_program(found[0]), found[1].frozen, found[1].arguments)
+    limits = [(size, most) for size, most in record.limits.items() if isinstance(size, Size) and isinstance(most, int)]
+    limits += [(blocks, MOST_BLOCKS) for blocks in dict.fromkeys(_grids(record))]
+    return SizedProgram(_program(record, prepare), NO_SIZES, tuple(limits), PlaceOrders.of(record.function))
+
+
+def _grids(record: ProgramBuilder) -> Iterable[Size]:
+    """The numbers of blocks that are sizes."""
+    for launch in (launch for step in record.steps if isinstance(step, Segment) for launch in step.launches):
+        other = launch.unaligned if isinstance(launch, GridLaunch) else None
+        for each in (launch, other):
+            if each is not None and isinstance(each.tasks, Size):
+                yield each.tasks
 
 
 def _program(record: ProgramBuilder, prepare: Preparation | None = None) -> Program:
@@ -123,8 +158,8 @@ def _launch(launch: Launch, buffers: list[Buffer]) -> Iterable[str]:
 
 
 def _call(launch: GridLaunch, buffers: list[Buffer]) -> str:
-    grid, block = (", ".join(map(str, sizes)) for sizes in (launch.grid, launch.block))
-    arguments = ", ".join(_ref(ref, buffers) for ref in launch.buffers)
+    grid, block = (", ".join(map(_extent, sizes)) for sizes in (launch.grid, launch.block))
+    arguments = ", ".join([*(_ref(ref, buffers) for ref in launch.buffers), *map(_extent, launch.sizes)])
     shared = f", {launch.shared} bytes" if launch.shared else ""
     return f"{global_identifier(launch.kernel)}<<<({grid}), ({block}){shared}>>>({arguments})"
 
@@ -137,7 +172,7 @@ def _library_call(call: LibraryCall, buffers: list[Buffer]) -> str:
 
 
 def _ref(ref: BufferRef, buffers: list[Buffer]) -> str:
-    return f"{buffers[ref.buffer].name}{f' + {ref.offset}' if ref.offset else ''}"
+    return f"{buffers[ref.buffer].name}{f' + {_extent(ref.offset)}' if ref.offset != 0 else ''}"
 
 
 def _result(position: int, result: Result, buffers: list[Buffer]) -> str:
@@ -146,4 +181,9 @@ def _result(position: int, result: Result, buffers: list[Buffer]) -> str:
 
 
 def _type(dtype: str, shape: tuple[int, ...]) -> str:
-    return f"{dtype} [{', '.join(map(str, shape))}]"
+    return f"{dtype} [{', '.join(map(_extent, shape))}]"
+
+
+def _extent(extent: Extent) -> str:
+    """A number, or a size without what is known of its symbols."""
+    return re.sub(r"\{[^}]*\}", "", str(extent))

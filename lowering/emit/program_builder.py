@@ -32,7 +32,7 @@ from fuse_opt.dialects.analysis.prepared import called_functions, prepared_argum
 from fuse_opt.dialects.analysis.storage import ARENA, DONATED, argument_attributes
 from fuse_opt.dialects.analysis.stored_values import columns_of
 from fuse_opt.dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp, SizeOp
-from fuse_opt.dialects.gpu.kernels import ALIGNED, DYNAMIC_SHARED, UNALIGNED
+from fuse_opt.dialects.gpu.kernels import ALIGNED, DYNAMIC_SHARED, UNALIGNED, UNALIGNED_SIZES
 from fuse_opt.dialects.interfaces.properties import plain_value
 from fuse_opt.dialects.types.extents import smallest
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
@@ -190,9 +190,7 @@ class ProgramBuilder:
         if not isinstance(kernel, func.FuncOp) or kernel.is_declaration:
             raise LoweringError(f"'func.call' of '{name}', which is no kernel of this module", op)
         self.kernels[name] = kernel
-        if isa(said := kernel.attributes.get(LIMITS), ArrayAttr[ArrayAttr[SizeAttr]]):
-            for size, most in said:
-                self.limits[size.data] = min(most.data, self.limits.get(size.data, most.data))
+        self._read_limits(kernel)
         buffers = tuple(self._refs[argument] for argument in op.arguments if argument in self._refs)
         *given, _, _ = op.arguments
         sizes = tuple(constant_index(argument) for argument in given if argument not in self._refs)
@@ -200,6 +198,11 @@ class ProgramBuilder:
         grain = integer_of(kernel.attributes.get("fused.grain"), 1)
         loads, stores = (tuple(sorted(found)) for found in self._traffic.of(name))
         return Launch(name, buffers, tasks, grain, loads=loads, stores=stores, sizes=sizes)
+
+    def _read_limits(self, kernel: Kernel) -> None:
+        if isa(said := kernel.attributes.get(LIMITS), ArrayAttr[ArrayAttr[SizeAttr]]):
+            for size, most in said:
+                self.limits[size.data] = min(most.data, self.limits.get(size.data, most.data))
 
     def _grid_launch(self, op: LaunchFuncOp) -> GridLaunch:
         container = self._symbols.get(op.kernel.root_reference.data)
@@ -209,12 +212,14 @@ class ProgramBuilder:
         if kernel is None:
             raise LoweringError(f"'gpu.launch_func' of {op.kernel}, which is no kernel of this module", op)
         self.kernels[name] = kernel
+        self._read_limits(kernel)
         grid = [constant_index(size) for size in (op.gridSizeX, op.gridSizeY, op.gridSizeZ)]
         block = [constant_index(size) for size in (op.blockSizeX, op.blockSizeY, op.blockSizeZ)]
-        buffers = tuple(self._refs[argument] for argument in op.kernelOperands)
+        buffers = tuple(self._refs[each] for each in op.kernelOperands if each in self._refs)
+        numbers = tuple(constant_index(each) for each in op.kernelOperands if each not in self._refs)
         shared = integer_of(kernel.attributes.get(DYNAMIC_SHARED), 0)
-        sizes = (grid[0], grid[1], grid[2]), (block[0], block[1], block[2])
-        launch = GridLaunch(name, buffers, prod(grid), 1, *sizes, shared)
+        shape = (grid[0], grid[1], grid[2]), (block[0], block[1], block[2])
+        launch = GridLaunch(name, buffers, prod(grid), 1, *shape, shared, sizes=numbers)
         return self._with_unaligned(launch, op, {k.sym_name.data: k for k in inner if isinstance(k, gpu.FuncOp)})
 
     def _with_unaligned(self, launch: GridLaunch, op: LaunchFuncOp, kernels: Mapping[str, gpu.FuncOp]) -> GridLaunch:
@@ -224,10 +229,12 @@ class ProgramBuilder:
             return launch
         name = symbol.string_value().rpartition(".")[2]
         kernel = kernels.get(name)
+        blocks, *numbers = _sizes_of_unaligned(op, kernel) or (None,)
         if (
             kernel is None
-            or len(kernel.arguments) != len(launch.buffers)
-            or not (kernel.grid_size and kernel.block_size)
+            or blocks is None
+            or len(kernel.arguments) != len(launch.buffers) + len(numbers)
+            or kernel.block_size is None
         ):
             raise LoweringError(
                 f"'gpu.launch_func' attribute '{UNALIGNED}': expected a kernel of this module with "
@@ -236,9 +243,9 @@ class ProgramBuilder:
                 op,
             )
         self.unaligned[name] = kernel
-        shared = integer_of(kernel.attributes.get(DYNAMIC_SHARED), 0)
-        grid, block = ((s[0], s[1], s[2]) for s in (kernel.grid_size, kernel.block_size))
-        other = GridLaunch(name, launch.buffers, prod(grid), 1, grid, block, shared)
+        self._read_limits(kernel)
+        shared, (x, y, z) = integer_of(kernel.attributes.get(DYNAMIC_SHARED), 0), kernel.block_size
+        other = GridLaunch(name, launch.buffers, blocks, 1, (blocks, 1, 1), (x, y, z), shared, sizes=tuple(numbers))
         return replace(launch, aligned=tuple(aligned.get_values()), unaligned=other)
 
     def _launch(self, launch: Launch, bulk: int) -> None:
@@ -256,7 +263,7 @@ class ProgramBuilder:
     def _end_segment(self) -> None:
         if self._launches:
             launches, generated = tuple(self._launches), not isinstance(self._launches[0], GridLaunch)
-            sized = any(map(is_sized, launches))
+            sized = generated and any(map(is_sized, launches))
             phases = one_by_one(launches) if sized else plan_phases(launches, self._slices_of) if generated else ()
             region = None if self._bulk in self._with_calls else self._bulk
             self.steps.append(Segment(f"{self.segment_names}_{self._segments}", launches, phases, region))
@@ -289,7 +296,7 @@ class ProgramBuilder:
         refs = [self._refs[value] for value in op.ins]
         found = [0] * len(refs)
         for number, (rows, ref) in enumerate(pairwise(refs), 1):
-            if ref.buffer == rows.buffer + 1 and not ref.offset and not rows.offset:
+            if ref.buffer == rows.buffer + 1 and ref.offset == 0 and rows.offset == 0:
                 found[number] = self._patterns.get(ref.buffer, 0)
         return tuple(found) if any(found) else ()
 
@@ -359,6 +366,14 @@ class ProgramBuilder:
     def _prepared(self) -> list[SSAValue]:
         """The arguments that another function computes."""
         return [self.function.body.block.args[number] for number in prepared_arguments(self.function)]
+
+
+def _sizes_of_unaligned(op: LaunchFuncOp, kernel: gpu.FuncOp | None) -> Sequence[int] | None:
+    """The blocks of what takes the place of a launch, and its arguments behind the buffers; None where nothing says them."""
+    said = op.attributes.get(UNALIGNED_SIZES)
+    if isa(said, ArrayAttr[SizeAttr]):
+        return [cast(int, each.data) for each in said]
+    return None if kernel is None or kernel.grid_size is None else [prod(kernel.grid_size)]
 
 
 @contextmanager

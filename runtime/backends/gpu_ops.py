@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuse_opt.dialects.implementation.site import Cost, Site
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.lowering.reference.kernels.sparse import overflow
 from fuse_opt.runtime.backends.gpu_calls import Planned
 from fuse_opt.runtime.backends.gpu_orders import ORDERS, searchsorted, sort_bytes
 from fuse_opt.runtime.backends.gpu_patterns import PATTERNS, pattern_bytes
-from fuse_opt.runtime.backends.gpu_positions import READS, WRITES, checking, reading, sorted_count, writing
+from fuse_opt.runtime.backends.gpu_positions import MOST_AXES, READS, WRITES, checking, reading, sorted_count, writing
 from fuse_opt.runtime.backends.gpu_sparse import COSTS, HELPERS, SPARSE, csr_matmul_bytes
 from fuse_opt.runtime.backends.gpu_totals import TOTALS, total_bytes
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, with_room
@@ -177,8 +178,9 @@ def _op(call: LibraryCall) -> str:
 
 
 def _as_call(name: str, site: Site) -> LibraryCall:
-    """The call for an op, as if its operands were somewhere."""
-    refs = tuple(BufferRef(0, 0, tensor.shape, tensor.dtype) for tensor in (*site.operands, *site.results))
+    """The call for an op, as if its operands were somewhere; where extents are sizes, of typical ones."""
+    tensors = (*site.operands, *site.results)
+    refs = tuple(BufferRef(0, 0, tuple(map(estimate, each.shape)), each.dtype) for each in tensors)
     count = len(site.operands)
     return LibraryCall(f"gpu.{name}", site.name, refs[:count], refs[count:], site.config, _never)
 
@@ -190,8 +192,10 @@ def _never(inputs: object, outputs: object, config: object) -> None:
 def _refusal(name: str, site: Site) -> str | None:
     """Why the kernels do not run an op."""
     tensors = (*site.operands, *site.results)
-    if not site.is_static:
+    if not site.is_known:
         return "extent-unknown"
+    if site.is_sized and len(site.results[0].shape) > MOST_AXES:
+        return "rank"  # how many axes are left depends on the sizes
     if not all(tensor.size for tensor in tensors):
         return "empty"
     if any(tensor.dtype not in NUMPY_NAMES for tensor in tensors):
@@ -231,4 +235,5 @@ for _name in _PLANS:
         COSTS.get(_name, _cost),
         workspace=functools.partial(_workspace, _name) if _name in _WORKING else 0,
         platform="cuda",
+        sized=_name in READS,
     )

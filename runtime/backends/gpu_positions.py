@@ -39,7 +39,7 @@ class _Record(ctypes.Structure):
     _fields_ = fields_of(_SOURCE, "places")
 
 
-_MOST_AXES: int = _Record.extents.size // 8
+MOST_AXES: int = _Record.extents.size // 8
 _MOST_INDICES: int = _Record.kinds.size // 8
 
 
@@ -50,7 +50,7 @@ def _wraps(call: LibraryCall, ref: BufferRef) -> bool:
 def _is_possible(places: Places) -> bool:
     """Whether the record has room for the places, and their indices are integers of known sizes."""
     known = all(each.ref.dtype in TYPES[:8] and each.extent for each in places.named)
-    return known and len(places.extents) <= _MOST_AXES and len(places.named) <= _MOST_INDICES
+    return known and len(places.extents) <= MOST_AXES and len(places.named) <= _MOST_INDICES
 
 
 def _record(call: LibraryCall, places: Places, unit: int = 1) -> Any:
@@ -69,7 +69,7 @@ def _record(call: LibraryCall, places: Places, unit: int = 1) -> Any:
         record.limits[number], record.weights[number] = each.extent, each.weight // unit
         record.shifts[number] = each.shift
         for axis, step in enumerate(each.steps):
-            record.steps[number * _MOST_AXES + axis] = step
+            record.steps[number * MOST_AXES + axis] = step
     return record
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -12,9 +11,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fuse_opt.lowering.program import Program, ProgramStats, Segment
-from fuse_opt.runtime.cuda.arguments import Argument, Arguments, Staging, as_bytes
+from fuse_opt.runtime.cuda.arguments import Argument, Arguments, Staging
 from fuse_opt.runtime.cuda.quick_calls import QuickCalls
 from fuse_opt.runtime.cuda.results import Outcome, Results
+from fuse_opt.runtime.cuda.run_state import RunState
 from fuse_opt.runtime.cuda.steps import Steps
 from fuse_opt.runtime.device.arrays import DeviceArray, stream_handle
 from fuse_opt.runtime.device.compiler import (
@@ -34,7 +34,6 @@ from fuse_opt.runtime.device.driver import (
     open_device,
 )
 from fuse_opt.runtime.device.graphs import RunCounts
-from fuse_opt.runtime.device.kernels import Kernels
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.orders import Orders
 
@@ -73,61 +72,46 @@ class CudaProgram:
     one another on the device.
     """
 
-    def __init__(self, program: Program, cache: DiskCache | None = None, device: int | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        cache: DiskCache | None = None,
+        device: int | None = None,
+        compiled: CompiledKernels | None = None,
+    ) -> None:
         """
         Compiles the program, or takes it from the disk cache, and allocates its memory on the device of a number, else on
-        that of the thread's current context. Raises CudaUnavailable, KernelRefused and other CudaCompileErrors,
-        CudaMemoryError and CudaError.
+        that of the thread's current context; `compiled` has been made of the same text for others. Raises CudaUnavailable,
+        KernelRefused and other CudaCompileErrors, CudaMemoryError and CudaError.
         """
         self.program = program
         self._orders = Orders.of(program)
-        self._device = open_device(device)
-        started = time.perf_counter()
-        launched = any(isinstance(step, Segment) for step in program.steps)
-        cubin = compiled_cubin(program, self._device, cache or DiskCache()) if launched else None
-        self._counts = RunCounts(compile_s=time.perf_counter() - started)
-        self.resources = kernel_resources(cubin.log) if cubin else {}
+        compiled = compiled or CompiledKernels(program, cache, device)
+        self._device, self.resources = compiled.device, compiled.resources
         """By kernel: registers, spills and shared memory, where the compiler said them."""
-        self._lock = threading.Lock()
         weakref.finalize(self, self._device.drop, vars(self)).atexit = False
         with self._device.active():
-            self._bind(cubin)
+            self._state = state = compiled.state()
+            self._counts, self._lock = state.counts, state.lock
+            self._bind(state)
 
-    def _bind(self, cubin: Cubin | None) -> None:
-        program, device = self.program, self._device
-        counts = self._counts
-        with device.errors(f"the module of '{program.name}'"):
-            kernels = Kernels(device, cubin.data) if cubin else None
-            # It waits for the default stream and the default stream for it, as arrays without a stream expect.
-            self._stream = stream = device.new_stream(self)
-            self._entered, self._done = (device.new_event(self) for _ in range(2))
-        self._steps = Steps(program, device, stream, kernels, counts)
+    def _bind(self, state: RunState) -> None:
+        program, device, counts, stream = self.program, self._device, self._counts, state.stream
+        self._stream, self._entered, self._done = stream, state.entered, state.done
+        self._steps = Steps(program, device, stream, state.kernels, counts, state.shared)
         staging = Staging(program, device)
         self._arguments = Arguments(program, device, stream, staging, counts)
         self._results = Results(program, device, stream, staging, counts)
-        self._arena = device.allocate(program.arena_bytes, f"the arena of '{program.name}'")
+        self._arena = state.arena(program.arena_bytes)
+        self._constants = state.constants(program.buffers)
         self._fixed = [0] * len(program.buffers)
-        self._constants = self._upload_constants()
+        """Addresses of what stays where it is."""
+        for number, buffer in enumerate(program.buffers):
+            if buffer.kind in ("arena", "constant"):
+                self._fixed[number] = int(self._arena if buffer.kind == "arena" else self._constants[number])
         self._quick = QuickCalls(program, device, stream.handle, self._fixed, self._results.pool)
         self._is_current = device.current_context()
         self._ordered = (stream.handle, DEFAULT_STREAM)
-        self._last = stream.handle
-        """The stream of the last run."""
-
-    def _upload_constants(self) -> list[Any]:
-        """Their memory. The table of what stays where it is learns the addresses, and the arena's."""
-        table, kept = self._fixed, list[Any]()
-        for number, buffer in enumerate(self.program.buffers):
-            if buffer.kind == "arena":
-                table[number] = int(self._arena)
-            elif buffer.kind == "constant":
-                assert buffer.data is not None
-                memory = self._device.allocate(buffer.data.nbytes, f"constant '{buffer.name}'")
-                if buffer.data.nbytes:
-                    self._device.driver.memcpy_htod(memory, as_bytes(buffer.data))
-                table[number] = int(memory)
-                kept.append(memory)
-        return kept
 
     @property
     def source(self) -> str:
@@ -202,15 +186,15 @@ class CudaProgram:
     def _start_bound(self, start: Callable[[], int], call: _Call) -> Callable[[], Any]:
         """A run that is one launch, on a stream that others of this program wait for by themselves."""
         results, stream, in_other_ways = call.results, call.streams[0], self._run_bound(call)
-        lock, counts, ordered = self._lock, self._counts, self._ordered
+        lock, counts, ordered, state = self._lock, self._counts, self._ordered, self._state
         is_current, dropped = self._is_current, self._device.dropped
         # Then it is of a context, in another one of which the driver refuses the launch.
         is_own = stream != DEFAULT_STREAM
 
         def run() -> Any:
             with lock:
-                if self._last in ordered and ((is_own and not dropped) or is_current()) and not start():
-                    self._last = stream
+                if state.last in ordered and ((is_own and not dropped) or is_current()) and not start():
+                    state.last = stream
                     counts.calls += 1
                     counts.kernel_launches += 1
                     return results
@@ -224,8 +208,8 @@ class CudaProgram:
         steps.check()
         steps.addresses.use(table)
         self._counts.calls += 1
-        if steps.all_direct and stream in self._ordered and self._last in self._ordered:
-            self._last = stream
+        if steps.all_direct and stream in self._ordered and self._state.last in self._ordered:
+            self._state.last = stream
             steps.launch(stream)
             return
         captured = self._is_captured(stream)
@@ -289,7 +273,7 @@ class CudaProgram:
         if not self._is_ordered(stream):
             # Now, and not when another stream needs it: the caller's may be gone then.
             self._device.library.check("cuEventRecord", self._done, stream)
-        self._last = stream
+        self._state.last = stream
 
     def _run_in_steps(self, call: _Call, graphs: Sequence[int | None]) -> None:
         """Runs on the program's own stream, which waits for the others, and the caller's waits for it."""
@@ -304,7 +288,7 @@ class CudaProgram:
             if not self._is_ordered(stream):
                 check("cuEventRecord", self._entered, stream)
                 check("cuStreamWaitEvent", own, self._entered, 0)
-        self._last = own
+        self._state.last = own
         try:
             self._arguments.upload(call.arguments)
             self._steps.run(graphs, own)
@@ -321,7 +305,7 @@ class CudaProgram:
 
     def _order(self, stream: int) -> None:
         """Makes the stream wait for the last run: there is one arena."""
-        last, check = self._last, self._device.library.check
+        last, check = self._state.last, self._device.library.check
         if self._is_ordered(stream) and self._is_ordered(last):
             return
         if self._is_ordered(last):
@@ -329,6 +313,27 @@ class CudaProgram:
         # For equal handles, too: one may have been given to a new stream, and that of default streams of threads is
         # another stream in each of them.
         check("cuStreamWaitEvent", stream, self._done, 0)
+
+
+class CompiledKernels:
+    """The kernels of a text for a device, and what runs of all programs of this text share."""
+
+    def __init__(self, program: Program, cache: DiskCache | None = None, device: int | None = None) -> None:
+        """Raises CudaUnavailable, KernelRefused and other CudaCompileErrors."""
+        self.device = open_device(device)
+        started = time.perf_counter()
+        launched = any(isinstance(step, Segment) for step in program.steps)
+        self._cubin = compiled_cubin(program, self.device, cache or DiskCache()) if launched else None
+        self._counts = RunCounts(compile_s=time.perf_counter() - started)
+        self.resources = kernel_resources(self._cubin.log) if self._cubin else {}
+        self._name = program.name
+        self._state: RunState | None = None
+
+    def state(self) -> RunState:
+        """The same in each call; the context is the device's. Raises CudaError."""
+        if self._state is None:
+            self._state = RunState(self._name, self.device, self._cubin, self._counts)
+        return self._state
 
 
 def compiled_cubin(program: Program, device: Device, cache: DiskCache) -> Cubin:

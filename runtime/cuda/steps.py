@@ -42,8 +42,8 @@ class Addresses:
 
     def __init__(self, program: Program) -> None:
         launches = launches_of(program)
-        self.memory = ctypes.create_string_buffer(_POINTER * sum(len(launch.buffers) for launch in launches))
-        """The arguments."""
+        self.memory = ctypes.create_string_buffer(_POINTER * sum(map(_count, launches)))
+        """The arguments: of each launch pointers, its sizes, and those of what may take its place."""
         self._used = self._choices = 0
         self._pack = _packing(launches, len(program.buffers), self.memory)
         self.table: tuple[int, ...] = ()
@@ -53,7 +53,7 @@ class Addresses:
 
     def next_launch(self, launch: Launch) -> tuple[int, int | None]:
         """Where the arguments of the next launch begin among those packed, and its number among those that have a choice."""
-        start, self._used = self._used, self._used + _POINTER * len(launch.buffers)
+        start, self._used = self._used, self._used + _POINTER * _count(launch)
         choice = self._choices if _has_choice(launch) else None
         self._choices += choice is not None
         return start, choice
@@ -82,7 +82,24 @@ def launches_of(program: Program) -> list[Launch]:
 
 
 def _has_choice(launch: Launch) -> bool:
-    return isinstance(launch, GridLaunch) and launch.unaligned is not None
+    return len(_either(launch)) > 1
+
+
+def _either(launch: Launch) -> tuple[Launch, ...]:
+    """The launch, and what takes its place where a buffer does not begin as it wants it."""
+    other = launch.unaligned if isinstance(launch, GridLaunch) else None
+    return (launch,) if other is None else (launch, other)
+
+
+def _count(launch: Launch) -> int:
+    """Arguments that are packed for it."""
+    return len(launch.buffers) + sum(len(each.sizes) for each in _either(launch))
+
+
+def _sizes_at(launch: GridLaunch, begin: int) -> tuple[int, int]:
+    """Where the sizes of a launch whose arguments begin there lie, and those of what takes its place."""
+    first = begin + _POINTER * len(launch.buffers)
+    return first, first + _POINTER * len(launch.sizes)
 
 
 def _packing(launches: Sequence[Launch], count: int, memory: Any) -> Callable[..., tuple[int, ...]]:
@@ -94,7 +111,11 @@ def _packing(launches: Sequence[Launch], count: int, memory: Any) -> Callable[..
     def text(ref: BufferRef) -> str:
         return f"a{ref.buffer} + {ref.offset}" if ref.offset else f"a{ref.buffer}"
 
-    refs = [text(ref) for launch in launches for ref in launch.buffers]
+    refs = [
+        word
+        for launch in launches
+        for word in (*map(text, launch.buffers), *(str(size) for each in _either(launch) for size in each.sizes))
+    ]
     choices = [
         " | ".join(f"({text(launch.buffers[number])})" for number in launch.aligned)
         for launch in launches
@@ -270,7 +291,8 @@ class Steps:
         assert isinstance(launch, GridLaunch)
         own = Addresses(self._program)
         own.use(table)
-        start = self._start(launch.at([own.of(ref) for ref in launch.buffers]), own, 0)
+        chosen = launch.at([own.of(ref) for ref in launch.buffers])
+        start = self._start(chosen, own, 0, _sizes_at(launch, 0)[chosen is not launch])
         start.config.stream = stream
         return start.call
 
@@ -295,7 +317,9 @@ class Steps:
         """Adds a launch to the part that it belongs to."""
         addresses, library = self.addresses, self._device.library
         begin, choice = addresses.next_launch(launch)
-        starts = [self._start(each, addresses, begin) for each in (launch, launch.unaligned) if each is not None]
+        either = [launch] if launch.unaligned is None else [launch, launch.unaligned]
+        places = zip(either, _sizes_at(launch, begin), strict=False)
+        starts = [self._start(each, addresses, begin, sizes) for each, sizes in places]
         start, other = starts[0].call, starts[-1].call
         self._configs += [each.config for each in starts]
 
@@ -314,20 +338,22 @@ class Steps:
 
     def _node(self, launch: GridLaunch, begin: int, choice: int | None) -> KernelNode:
         assert self._kernels is not None
-        node = other = self._kernels.node(launch, self.addresses.start + begin)
+        start = self.addresses.start
+        sizes, others = (start + place for place in _sizes_at(launch, begin))
+        node = other = self._kernels.node(launch, start + begin, sizes)
         if launch.unaligned is not None:
-            other = self._kernels.node(launch.unaligned, self.addresses.start + begin)
-        return KernelNode(begin, begin + _POINTER * len(launch.buffers), node, other, choice)
+            other = self._kernels.node(launch.unaligned, start + begin, others)
+        return KernelNode(begin, begin + _POINTER * _count(launch), node, other, choice)
 
     def _set_stream(self, stream: int) -> None:
         for config in self._configs:
             config.stream = stream
         self._stream_set = stream
 
-    def _start(self, launch: GridLaunch, addresses: Addresses, begin: int) -> Start:
+    def _start(self, launch: GridLaunch, addresses: Addresses, begin: int, sizes: int) -> Start:
         assert self._kernels is not None
         try:
-            return self._kernels.start(launch, addresses.memory, begin)
+            return self._kernels.start(launch, addresses.memory, begin, sizes)
         except DriverError as error:
             raise CudaError(f"kernel '{launch.kernel}': {error}") from error
 

@@ -67,18 +67,25 @@ class Kernels:
         weakref.finalize(self, device.destroy, library.cuModuleUnload, module).atexit = False
         self._functions: dict[str, ctypes.c_void_p] = {}
 
-    def start(self, launch: GridLaunch, memory: ctypes.Array[ctypes.c_char], begin: int) -> Start:
-        """A launch whose arguments are pointers that lie one behind the other in `memory` from `begin` on. Raises DriverError."""
+    def start(
+        self, launch: GridLaunch, memory: ctypes.Array[ctypes.c_char], begin: int, sizes: int | None = None
+    ) -> Start:
+        """
+        A launch whose arguments lie in `memory`, 8 bytes each: pointers from `begin` on, sizes from `sizes` on, or behind these.
+        Raises DriverError.
+        """
         config = LaunchConfig(launch.grid, launch.block, launch.shared)
         config.arguments = memory
-        pointers = _pointers(launch, ctypes.addressof(memory) + begin)
+        first = ctypes.addressof(memory)
+        behind = begin + 8 * len(launch.buffers)
+        pointers = _pointers(launch, first + begin, first + (behind if sizes is None else sizes))
         return Start(
             partial(self._library.launch, ctypes.byref(config), self._function(launch), pointers, None), config
         )
 
-    def node(self, launch: GridLaunch, arguments: int) -> NodeParameters:
+    def node(self, launch: GridLaunch, arguments: int, sizes: int) -> NodeParameters:
         """The launch as a node of a graph, which takes the arguments that lie there when it is given this. Raises DriverError."""
-        pointers = _pointers(launch, arguments)
+        pointers = _pointers(launch, arguments, sizes)
         return NodeParameters(self._function(launch), launch.grid, launch.block, launch.shared, pointers)
 
     def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[int], stream: int) -> None:
@@ -105,7 +112,7 @@ class Kernels:
         return function
 
 
-def _pointers(launch: GridLaunch, arguments: int) -> ctypes.Array[ctypes.c_void_p]:
+def _pointers(launch: GridLaunch, arguments: int, sizes: int) -> ctypes.Array[ctypes.c_void_p]:
     """Where each argument lies."""
-    count = len(launch.buffers)
-    return (ctypes.c_void_p * count)(*(arguments + 8 * k for k in range(count)))
+    places = [arguments + 8 * k for k in range(len(launch.buffers))] + [sizes + 8 * k for k in range(len(launch.sizes))]
+    return (ctypes.c_void_p * len(places))(*places)

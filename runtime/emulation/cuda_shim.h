@@ -308,7 +308,7 @@ const char *start(void (*function)(A...), char **buffers, bool waits, int order,
   } call{function, buffers};
   auto body = [](void *data) {
     Call &call = *static_cast<Call *>(data);
-    call.function(reinterpret_cast<A>(call.buffers[I])...);
+    call.function((A)(intptr_t)call.buffers[I]...);
   };
   return launch(body, &call, waits, order);
 }

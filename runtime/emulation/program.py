@@ -61,7 +61,8 @@ class Kernels:
         launch = launch.at(addresses)
         run = getattr(self._library, f"run_{launch.kernel}")
         run.restype = ctypes.c_char_p
-        pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+        values = (*addresses, *launch.sizes)
+        pointers = (ctypes.c_void_p * max(len(values), 1))(*values)
         error = run(pointers, (ctypes.c_uint * 3)(*launch.grid), (ctypes.c_uint * 3)(*launch.block), int(order))
         if error is not None:
             raise EmulationError(f"{launch.kernel}: {error.decode()}")

@@ -144,6 +144,7 @@ def native_implementation(
     pack: Callable[[Site], Mapping[int, EncodingPart]] | None = None,
     differentiable: bool = True,
     saves: Callable[[Site, Saved], str | None] | None = None,
+    sized: bool = False,
 ) -> None:
     """
     Registers what compiled code calls for what the implementation `like` of the op computes, with the same pairs in place;
@@ -177,7 +178,7 @@ def native_implementation(
             pack=pack,
             differentiable=differentiable,
             saves=saves,
-            sized=False,
+            sized=sized,
         )
     )
     own = Implementation(name, op, _not_by_python, by_python=False) if like is None else _REGISTRY[op, like]

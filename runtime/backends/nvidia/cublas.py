@@ -96,6 +96,7 @@ def _register() -> None:
             workspace=product_workspace,
             numerics="fast" if name.endswith(_FAST) else "strict",
             platform="cuda",
+            sized=True,
         )
 
 

@@ -283,6 +283,7 @@ def _register() -> None:
             priority=1,
             platform="cuda",
             chained=True,
+            sized=True,
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from fuse_opt.dialects.implementation.site import Cost, Site
+from fuse_opt.dialects.types.extents import exact_quotient, is_number, may_exceed
 from fuse_opt.lowering.program import ConfigValue, LibraryCall
 from fuse_opt.runtime.backends.nvidia.device_calls import operands_of, with_room
 
@@ -63,7 +64,8 @@ def plan_product(
     count = prod(out) // (rows * columns)
     if any(stack not in (1, count) for stack in stacks):
         return None
-    strides = (rows * inner * (stacks[0] > 1), inner * columns * (stacks[1] > 1), rows * columns)
+    first, second = (may_exceed(stack, 1) for stack in stacks)
+    strides = (rows * inner * first, inner * columns * second, rows * columns)
     return Product(rows, columns, inner, count, transposed, strides)
 
 
@@ -82,7 +84,7 @@ def product_of(call: LibraryCall) -> Product:
 
 def product_refusal(site: Site) -> str | None:
     """Why a product is none for these libraries, as a code."""
-    if not site.is_static:
+    if not site.is_known:
         return "extent-unknown"
     (a, b), (out,) = site.operands, site.results
     if (a.dtype, b.dtype, out.dtype) not in _TYPES:
@@ -92,7 +94,9 @@ def product_refusal(site: Site) -> str | None:
     product = plan_product(a.shape, b.shape, out.shape, _transposed(site.config))
     if product is None:
         return "shape"
-    return "extent" if max(product.rows, product.columns, product.inner, product.count) >= _MOST_EXTENT else None
+    extents = (product.rows, product.columns, product.inner, product.count)
+    # A size that large gives arrays that no device has memory for.
+    return "extent" if any(is_number(n) and n >= _MOST_EXTENT for n in extents) else None
 
 
 _ROW_BYTES = 16
@@ -105,7 +109,9 @@ def product_cost(site: Site, name: str) -> Cost:
     dtype = site.operands[0].dtype
     rate = site.device.implementation_rate(name, dtype)
     if any(
-        tensor.shape[-1] * tensor.itemsize % _ROW_BYTES for tensor in (*site.operands, *site.results) if tensor.shape
+        exact_quotient(tensor.shape[-1] * tensor.itemsize, _ROW_BYTES) is None
+        for tensor in (*site.operands, *site.results)
+        if tensor.shape
     ):
         rate = min(rate, site.device.implementation_rate("products_odd", dtype))
     return Cost(site.operations, site.nbytes, rate, site.device.launch)
