@@ -45,6 +45,7 @@ from cuda_running import (
     on_device,
     shrunk,
 )
+from cuda_sized_scenarios import SIZED_SCENARIOS
 from cuda_sparse_scenarios import SPARSE_SCENARIOS
 from cuda_stream_scenarios import STREAM_SCENARIOS
 from cuda_whole_scenarios import WHOLE_SCENARIOS
@@ -368,7 +369,7 @@ SCENARIOS: dict[str, Callable[[], str]] = {
         examples, twelve_kernels, changing_pointers, rotating_results, outliving_results, device_arrays, donated_arguments,
         frozen_arguments, narrow_floats, streams, torch_tensors, host_calls, products, threads, results, targets_in_common_memory,
         kernel_names, shared_memory, five_warps, bound_calls, *STREAM_SCENARIOS, *LIBRARY_SCENARIOS, *SPARSE_SCENARIOS,
-        *WHOLE_SCENARIOS, launch_costs,
+        *WHOLE_SCENARIOS, *SIZED_SCENARIOS, launch_costs,
     )
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.prepared import freeze_arguments
@@ -149,7 +150,7 @@ def compile(
 
     Extents that are unknown (`?`) are those of each call: for "cpu" one program for all of them is compiled at the first call,
     a second one where a row of more than 64 KiB is met that code keeps in memory; where neither can be, one for each set of
-    shapes when it is first met.
+    shapes when it is first met. For "cuda" the programs for the last eight sets of shapes are kept, with their graphs.
 
     With `growing` (for "cpu") donated arguments that are returned with more behind them, as caches by `graph.concat`, keep their
     memory: a call writes what is new into a buffer with room, which is doubled where there is none left, and gives a view of the
@@ -180,7 +181,8 @@ def compile(
     )
 
     def compiled(frozen: frozenset[int]) -> Compiled:
-        return _compiled(source, function, frozen, passes, build, target, number, sized=not poison)
+        sized = not poison and not (whole and target == "cuda")
+        return _compiled(source, function, frozen, passes, build, target, number, sized)
 
     first = compiled(frozenset())
     return (
@@ -318,9 +320,27 @@ def _compiled(
                 whole,
                 recent,
             )
+        elif target == "cuda" and sized and is_dynamic(entry):
+            backend = _on_device(module, entry, function, passes, build, device)
         else:
             backend = build(module, function, passes)
         return Compiled(Signature.of(entry_function(module, function)), module, backend)
+
+
+def _on_device(
+    module: ModuleOp,
+    entry: FuncOp,
+    function: str | None,
+    passes: Sequence[ModulePass],
+    build: Callable[[ModuleOp, str | None, Sequence[ModulePass]], Backend],
+    device: int | None,
+) -> Backend:
+    """What runs a function of unknown extents there; its text where no device can, for all sizes."""
+    from fuse_opt.tools.compiler.device_sizes import device_programs, text_for_sizes
+
+    if (problem := cuda_problem(device)) is None:
+        return device_programs(module, entry, function, passes, build, device)
+    return text_for_sizes(module, function, passes, problem) or build(module, function, passes)
 
 
 def _unavailable(target: str, device: int | None) -> Mapping[str, str]:

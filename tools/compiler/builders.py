@@ -163,6 +163,11 @@ def _emulated() -> Builder:
     return Builder(lambda module, function: EmulatedCallerProgram(build_cuda_program(module, function)), EmulationError)
 
 
+def cuda_text(program: Program, reason: str) -> Backend:
+    """A CUDA program to read, where no device can run it, for this reason."""
+    return _CudaText(program, reason)
+
+
 class _CudaText:
     """A CUDA program to read and to compile, where no device can run it."""
 

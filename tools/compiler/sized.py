@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -27,6 +27,7 @@ from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 
 if TYPE_CHECKING:
+    from fuse_opt.lowering.emit.sized_program import SizedProgram
     from fuse_opt.lowering.emit.traced import TracedProgram
     from fuse_opt.lowering.program import SizesLayout
     from fuse_opt.runtime.cpu.program import CpuProgram
@@ -37,6 +38,17 @@ if TYPE_CHECKING:
 Shapes = tuple[tuple[int, ...], ...]
 _MOST_RAISED = 1 << 16
 """Of what a range is begun at, so that no extent of a program is 0."""
+
+
+@dataclass(frozen=True)
+class SizedKind:
+    """How programs of a target for all sizes are made: their record, what runs it, and what that gives for some sizes."""
+
+    build: Callable[[ModuleOp, str | None, Stated], SizedProgram]
+    """Raises SizeRefusal for what needs numbers."""
+    load: Callable[[SizedProgram], Any]
+    """Raises SizeRefusal where only programs for numbers can be made."""
+    at: Callable[[Any], Callable[[Mapping[str, int]], Any]]
 
 
 class SizedPrograms:
@@ -52,15 +64,17 @@ class SizedPrograms:
         passes: Sequence[ModulePass],
         bind: Callable[[FuncOp, Mapping[int, Sequence[int]], Stated], dict[str, int]],
         recent: RecentCalls | None = None,
+        kind: SizedKind | None = None,
     ) -> None:
         """
         `bind` gives the values of a function's symbols where arguments have shapes, of what it states; it raises ValueError.
-        `recent` calls are told of those of all extents.
+        `recent` calls are told of those of all extents. The kind is the CPU's where none is given.
         """
+        self._kind = kind
         self._recent = recent
         self._module, self._function, self._passes, self._bind = module, function, passes, bind
         self._lock = threading.Lock()
-        self._made: list[tuple[FuncOp, Stated, SizedCpuProgram, Callable[[Mapping[str, int]], Any]]] = []
+        self._made: list[tuple[FuncOp, Stated, Any, Callable[[Mapping[str, int]], Any]]] = []
         """For short rows, then for all."""
         self._ways: list[tuple[Any, SizedCpuProgram, Callable[[Any], Any] | None]] = []
         """With the program, and what makes one for some extents take the arguments that a caller has."""
@@ -140,10 +154,10 @@ class SizedPrograms:
         for long_rows in (False, True):
             module = self._module.clone()
             try:
-                stated = _stated(module, self._function)
+                stated = stated_function(module, self._function)
                 known = Stated.of(stated)
                 with sizes_asked_for(long_rows):
-                    _plan(module, self._function, self._passes)
+                    plan_for_sizes(module, self._function, self._passes)
                     values = self._bind(stated, dict(enumerate(shapes)), known)
                     return trace_sized(module, self._function, known, values)
             except LongRows:
@@ -158,7 +172,7 @@ class SizedPrograms:
         module = self._module.clone()
         entry = entry_function(module, self._function)
         try:
-            stated, program = compile_sized(module, self._function, self._passes, long_rows)
+            stated, program = compile_sized(module, self._function, self._passes, long_rows, self._kind)
         except SizeRefusal as error:
             self.problem = f"{type(error).__name__}: {error}"
             about = error.op if isinstance(error.op, Operation) else entry
@@ -168,27 +182,35 @@ class SizedPrograms:
                 message = f"a kernel of {', '.join(ops)}, {message}"
             remark("compile", about, "specialised", f"{message} for each set of shapes: {self.problem}")
             return
-        self._made.append((stated, Stated.of(stated), program, _with_second(program)))
+        at = _with_second if self._kind is None else self._kind.at
+        self._made.append((stated, Stated.of(stated), program, at(program)))
 
 
 def compile_sized(
-    module: ModuleOp, function: str | None, passes: Sequence[ModulePass], long_rows: bool
-) -> tuple[FuncOp, SizedCpuProgram]:
+    module: ModuleOp,
+    function: str | None,
+    passes: Sequence[ModulePass],
+    long_rows: bool,
+    kind: SizedKind | None = None,
+) -> tuple[FuncOp, Any]:
     """
-    Runs the passes on the module, and compiles its function for all sizes; gives that with its symbols, too. Raises SizeRefusal
-    where something needs numbers.
+    Runs the passes on the module, and compiles its function for all sizes (for the CPU where no other kind is given); gives that
+    with its symbols, too. Raises SizeRefusal where something needs numbers.
     """
     from fuse_opt.lowering.emit import build_sized_program
     from fuse_opt.runtime.cpu.sized_program import SizedCpuProgram
 
-    stated = _stated(module, function)
+    build = build_sized_program if kind is None else kind.build
+    stated = stated_function(module, function)
     with sizes_asked_for(long_rows):
-        _plan(module, function, passes)
-        program = build_sized_program(module, function, Stated.of(stated))
+        plan_for_sizes(module, function, passes)
+        program = build(module, function, Stated.of(stated))
+    if kind is not None:
+        return stated, kind.load(program)
     return stated, SizedCpuProgram(program.program, program.at, program.named)
 
 
-def _stated(module: ModuleOp, function: str | None) -> FuncOp:
+def stated_function(module: ModuleOp, function: str | None) -> FuncOp:
     """A copy of the function as it is with symbols, which the module has from now on."""
     entry = entry_function(module, function)
     run_pipeline(module, make_passes("infer-shapes{symbols=true}"), make_context())
@@ -196,7 +218,7 @@ def _stated(module: ModuleOp, function: str | None) -> FuncOp:
     return entry.clone()
 
 
-def _plan(module: ModuleOp, function: str | None, passes: Sequence[ModulePass]) -> None:
+def plan_for_sizes(module: ModuleOp, function: str | None, passes: Sequence[ModulePass]) -> None:
     """Runs the passes, while sizes are asked for. Raises SizeRefusal."""
     entry = entry_function(module, function)
     _check_sizes(entry)

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from types import BuiltinMethodType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from fuse_opt.tools.compiler.sized import SizedPrograms
 
 Shapes = tuple[tuple[int, ...], ...]
-
-KEPT = 64
-"""Programs that are kept; the one that was not used for the longest time goes first."""
 
 
 def is_dynamic(function: FuncOp) -> bool:
@@ -128,6 +125,9 @@ def _check_equal(equal: Sequence[Sequence[str]], values: Mapping[str, int], plac
 class SpecializedPrograms:
     """A backend of programs for one set of argument shapes each. `make` compiles one; calls come from any thread."""
 
+    KEPT: ClassVar[int] = 64
+    """Programs that are kept; the one that was not used for the longest time goes first."""
+
     def __init__(
         self,
         function: FuncOp,
@@ -142,8 +142,8 @@ class SpecializedPrograms:
         """
         self.traced = traced
         """Makes what runs for arguments of these shapes anew, with kernels that can be found in it."""
-        self._signature = Signature.of(function)
-        self._of_values = frozenset(size_arguments(function))
+        self.signature = Signature.of(function)
+        self.of_values = frozenset(size_arguments(function))
         """The numbers of arguments whose value is a size."""
         self._make = make
         self.sized = sized
@@ -173,14 +173,28 @@ class SpecializedPrograms:
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
         if self.sized is not None and (found := self.sized.taken(arrays, out)) is not NotImplemented:
             return found
-        inputs = self._signature.convert_inputs(arrays)
+        inputs = self.inputs(arrays)
         return self.program(self.shapes(inputs))(*inputs, out=out)
+
+    def inputs(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """What a program is called with. Raises TypeError or ValueError."""
+        return self.signature.convert_inputs(arrays)
 
     def shapes(self, inputs: Sequence[Any]) -> Shapes:
         """By which programs are known: of arguments that are sizes it is the value."""
-        if not self._of_values:
+        if not self.of_values:
             return tuple([array.shape for array in inputs])
-        return tuple([(int(a),) if n in self._of_values else a.shape for n, a in enumerate(inputs)])
+        return tuple([(int(a),) if n in self.of_values else a.shape for n, a in enumerate(inputs)])
+
+    def known(self, arrays: Sequence[Any]) -> Any:
+        """The program for arrays of their shapes; None where it is not there, or these say no shapes."""
+        try:
+            shapes = tuple([array.shape for array in arrays])
+            found = self._programs[shapes]
+        except (AttributeError, KeyError, TypeError):
+            return None
+        self._used[shapes] = next(self._count)
+        return found
 
     @property
     def for_all(self) -> Sequence[Any]:
@@ -210,9 +224,9 @@ class SpecializedPrograms:
         with self._lock:
             self.made += found is None
             self._programs[shapes] = program
-            if not self._of_values and (direct := getattr(program, "direct", None)) is not None:
+            if not self.of_values and (direct := getattr(program, "direct", None)) is not None:
                 self._direct[shapes] = direct
-            while len(self._programs) > KEPT:
+            while len(self._programs) > self.KEPT:
                 oldest = min(self._programs, key=lambda known: self._used.get(known, 0))
                 for kept in (self._programs, self._direct, self._used):
                     kept.pop(oldest, None)
@@ -222,7 +236,7 @@ class SpecializedPrograms:
     def _remember(self, program: Any) -> None:
         """Lets compiled code call a program, if it can."""
         direct = getattr(program, "direct", None)
-        if self._recent is not None and not self._of_values and isinstance(direct, BuiltinMethodType):
+        if self._recent is not None and not self.of_values and isinstance(direct, BuiltinMethodType):
             self._recent.add(cast("Any", direct), program)
 
     def _last(self) -> Any:
@@ -274,7 +288,7 @@ class FrozenSpecializedCalls:
             raise wrong_count(self._signature.name, len(values), len(self._bound), len(left))
         bound = [self._bound.get(number) for number in range(len(values))]
         given = [left.pop(0) if entry is None else entry.value() for entry in bound]
-        inputs = self._signature.convert_inputs(given)
+        inputs = self._programs.inputs(given)
         calls = self._of(self._programs.shapes(inputs))
         self._find_sized()
         return calls([array for array, entry in zip(inputs, bound, strict=True) if entry is None], out, stream)
@@ -299,6 +313,6 @@ class FrozenSpecializedCalls:
             if shapes not in self._calls:
                 self._calls[shapes] = self._make(program)
             self._calls.move_to_end(shapes)
-            while len(self._calls) > KEPT:
+            while len(self._calls) > self._programs.KEPT:
                 self._calls.popitem(last=False)
             return self._calls[shapes]

@@ -1,0 +1,122 @@
+"""Programs with unknown extents on a device: one text for all sizes, or one for each set of shapes, called with its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+
+from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
+from fuse_opt.dialects.interfaces.symbols import Stated
+from fuse_opt.dialects.types.size import SizeRefusal
+from fuse_opt.lowering.emit.sized_program import SizedProgram
+from fuse_opt.lowering.emit.traced import TracedProgram, trace_program
+from fuse_opt.tools.compiler.builders import Backend, cuda_text
+from fuse_opt.tools.compiler.pipeline import make_passes
+from fuse_opt.tools.compiler.signature import Value
+from fuse_opt.tools.compiler.sized import SizedKind, SizedPrograms, plan_for_sizes, stated_function
+from fuse_opt.tools.compiler.specialization import Shapes, SpecializedPrograms, bind, specialize
+
+KEPT = 8
+"""Programs for some extents that are kept, with their graphs: the one that was not used for the longest time goes first."""
+
+
+class DevicePrograms(SpecializedPrograms):
+    """Programs for one set of argument shapes each, called with arrays of the host or the device."""
+
+    KEPT = KEPT
+
+    def _direct_by_shapes(self, arrays: Sequence[Any], out: Any) -> Any:
+        """The program for these shapes looks at all else itself."""
+        known = None if self.of_values else self.known(arrays)
+        return NotImplemented if known is None else known(*arrays, out=out)
+
+    def __call__(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
+        if stream is not None and not self.of_values and (known := self.known(arrays)) is not None:
+            return known(*arrays, out=out, stream=stream)
+        inputs = self.inputs(arrays)
+        return self.program(self.shapes(inputs))(*inputs, out=out, stream=stream)
+
+    def inputs(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The arrays as they are; what their shapes leave open the program looks at."""
+        values = self.signature.arguments
+        if len(arrays) != len(values):
+            raise TypeError(f"'{self.signature.name}' takes {len(values)} arguments, got {len(arrays)}")
+        for value, array in zip(values, arrays, strict=True):
+            _check_shape(value, np.shape(array))
+        return arrays
+
+    def shapes(self, inputs: Sequence[Any]) -> Shapes:
+        sizes = self.of_values
+        return tuple([(int(a),) if n in sizes else tuple(np.shape(a)) for n, a in enumerate(inputs)])
+
+
+def _check_shape(value: Value, shape: Sequence[int]) -> None:
+    """Raises ValueError."""
+    fits = len(shape) == len(value.shape) and all(n in (-1, m) for n, m in zip(value.shape, shape, strict=True))
+    if not fits:
+        raise ValueError(f"{value.label}: expected {value}, got shape {list(shape)}")
+
+
+def device_programs(
+    module: ModuleOp,
+    entry: FuncOp,
+    function: str | None,
+    passes: Sequence[ModulePass],
+    build: Callable[[ModuleOp, str | None, Sequence[ModulePass]], Backend],
+    device: int | None,
+) -> Backend:
+    """What runs a function of unknown extents on the device of a number; `build` makes programs for known ones."""
+    known = [*make_passes("infer-shapes"), *passes]
+    whole = SizedPrograms(module.clone(), function, passes, bind, kind=_kind(device))
+
+    def traced(shapes: Shapes) -> TracedProgram:
+        changed = specialize(module, function, shapes)
+        build(changed, function, known)
+        return trace_program(changed, function, "cuda")
+
+    return DevicePrograms(
+        entry, lambda shapes: build(specialize(module, function, shapes), function, known), traced, whole
+    )
+
+
+def text_for_sizes(module: ModuleOp, function: str | None, passes: Sequence[ModulePass], reason: str) -> Backend | None:
+    """The text of such a program, to be read where no device can run it; None where there is none for all sizes."""
+    changed = module.clone()
+    try:
+        stated = stated_function(changed, function)
+        with sizes_asked_for():
+            plan_for_sizes(changed, function, passes)
+            return cuda_text(_built(changed, function, Stated.of(stated)).program, reason)
+    except SizeRefusal:
+        return None
+
+
+def _built(module: ModuleOp, function: str | None, stated: Stated) -> SizedProgram:
+    from fuse_opt.lowering.emit import build_sized_cuda_program
+
+    return build_sized_cuda_program(module, function)
+
+
+def _kind(device: int | None) -> SizedKind:
+    from fuse_opt.runtime.cuda.program import CudaProgram, KernelRefused
+    from fuse_opt.runtime.cuda.sized_program import SizedCudaProgram
+    from fuse_opt.runtime.prepared import PreparedProgram
+
+    def load(sized: SizedProgram) -> SizedCudaProgram:
+        try:
+            return SizedCudaProgram(sized.program, sized.at, device)
+        except KernelRefused as error:  # programs for numbers run without the kernel that is refused
+            raise SizeRefusal(f"a kernel does not compile: {error}") from error
+
+    def at(native: SizedCudaProgram) -> Callable[[Mapping[str, int]], Any]:
+        if (preparation := native.program.prepare) is None:
+            return native.at
+        second = CudaProgram(preparation.program, device=device)
+        return lambda values: PreparedProgram(native.at(values), second, preparation)
+
+    return SizedKind(_built, load, at)
