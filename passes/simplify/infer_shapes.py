@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.analysis.symbolic_shapes import symbolic_shapes
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, NeedsEqual, sizes, sizes_asked_for, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, NeedsEqual, has_sizes, sizes, sizes_asked_for, tensor
 from fuse_opt.dialects.interfaces.symbols import (
     EQUAL,
     argument_extents,
@@ -123,7 +123,9 @@ def _make_equal(function: FuncOp, a: Extent, b: Extent) -> bool:
     change_sizes(function, lambda extent: substitute(extent, values))
     known = equal_names(function)
     if len(names) == 2 and not any(set(names) <= set(group) for group in known):
-        groups = [*known, names]
+        joined = [group for group in known if names[1] in group]  # no argument has that name any more
+        one = dict.fromkeys([names[0], *(name for group in joined for name in group), names[1]])
+        groups = [*(group for group in known if group not in joined), list(one)]
         function.attributes[EQUAL] = ArrayAttr([ArrayAttr([StringAttr(name) for name in group]) for group in groups])
     return True
 
@@ -178,7 +180,7 @@ def _refine_block(block: Block, needed: list[tuple[Extent, Extent]]) -> None:
     to be equal.
     """
     for op in list(block.ops):
-        if isinstance(op, GraphOp) and any(map(_is_dynamic, op.results)):
+        if isinstance(op, GraphOp) and any(_is_dynamic(result) or has_sizes(result) for result in op.results):
             for result, type_ in zip(list(op.results), _inferred(op, needed), strict=True):
                 _refine(result, type_)
         elif isinstance(op, OutlinedOp):

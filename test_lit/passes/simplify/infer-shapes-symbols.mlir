@@ -45,3 +45,11 @@ func.func @static(%x: tensor<8xf32>) -> tensor<8xf32> {
   %0 = graph.exp %x : (tensor<8xf32>) -> tensor<8xf32>
   func.return %0 : tensor<8xf32>
 }
+
+// So do the extents of three arguments, in turn: one group has all names.
+// CHECK-LABEL: func.func @in_turn(
+// CHECK-SAME: attributes {graph.equal = {{\[\[}}"k.2", "v.2"], ["q.0", "k.0", "v.0"]]}
+func.func @in_turn(%q: tensor<?x2x?x8xf32>, %k: tensor<?x2x?x8xf32>, %v: tensor<?x2x?x8xf32>) -> tensor<?x2x?x8xf32> {
+  %0 = graph.scaled_dot_product_attention %q, %k, %v : (tensor<?x2x?x8xf32>, tensor<?x2x?x8xf32>, tensor<?x2x?x8xf32>) -> tensor<?x2x?x8xf32>
+  func.return %0 : tensor<?x2x?x8xf32>
+}

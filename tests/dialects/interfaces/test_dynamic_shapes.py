@@ -14,7 +14,7 @@ from lowered_programs import needs_compiler
 import fuse_opt
 from fuse_opt.dialects.analysis.symbolic_shapes import symbolic_shapes
 from fuse_opt.lowering.reference.interpreter import entry_function
-from fuse_opt.tools.compiler.specialization import KEPT, Shapes, SpecializedPrograms
+from fuse_opt.tools.compiler.specialization import Shapes, SpecializedPrograms
 
 MLP = """func.func @main(%x: tensor<?x8xf32> {graph.dims = ["batch", ""]}, %y: tensor<?x8xf32> {graph.dims = ["batch", ""]},
                  %w: tensor<8x4xf32>) -> (tensor<?x4xf32>, tensor<?xf32>) {
@@ -83,10 +83,12 @@ def test_programs_that_are_called_directly_are_kept() -> None:
     )
     first, out = np.zeros(1, np.float32), None
     assert programs.direct((first,), out) is NotImplemented and programs(first) == "checked"
-    for extent in range(2, KEPT + 10):
+    for extent in range(2, SpecializedPrograms.KEPT + 10):
         assert programs(np.zeros(extent, np.float32)) == "checked"
         assert programs.direct((first,), out) == "direct"
-    assert len(made) == KEPT + 9 and programs.direct((np.zeros(2, np.float32),), out) is NotImplemented
+    assert (
+        len(made) == SpecializedPrograms.KEPT + 9 and programs.direct((np.zeros(2, np.float32),), out) is NotImplemented
+    )
     assert programs.direct((1.0,), out) is NotImplemented and programs.direct((), out) is NotImplemented
 
 

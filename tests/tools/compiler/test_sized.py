@@ -15,7 +15,7 @@ from sized_texts import SOFTMAXES
 import fuse_opt
 from fuse_opt.lowering import emit
 from fuse_opt.passes.remarks import collect
-from fuse_opt.tools.compiler.specialization import KEPT, SpecializedPrograms
+from fuse_opt.tools.compiler.specialization import SpecializedPrograms
 
 Array = np.ndarray[Any, Any]
 Shapes = Callable[[int], Sequence[tuple[int, ...]]]
@@ -174,7 +174,7 @@ def test_more_sizes_in_turn_than_are_kept_from_several_threads() -> None:
             if not np.array_equal(program(x, b), wanted[length]):
                 wrong.append(length)
 
-    lengths = range(1, KEPT + 12)
+    lengths = range(1, SpecializedPrograms.KEPT + 12)
     wanted = {length: program(*drawn([(length, 24), (24,)])) for length in lengths}
     threads = [Thread(target=call, args=([*lengths[::step], *lengths[-3:]],)) for step in (1, -1, 2, -3)]
     for thread in threads:

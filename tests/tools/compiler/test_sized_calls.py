@@ -147,3 +147,36 @@ def test_axes_in_another_order_ask_nothing_of_python(monkeypatch: pytest.MonkeyP
     np.testing.assert_array_equal(program(*drawn([(4, 5)] * 2)), np.subtract(*drawn([(4, 5)] * 2)))  # copied first
     with pytest.raises(ValueError, match="'n'.* 3, .* 7; they must be equal"):
         program(x, turned[0])
+
+
+UNNAMED_NORM = """func.func @main(%x: tensor<?x?xf32>, %s: tensor<?xf32>, %b: tensor<?xf32>) -> tensor<?x?xf32> {
+  %r = graph.layer_norm %x, %s, %b : (tensor<?x?xf32>, tensor<?xf32>, tensor<?xf32>) -> tensor<?x?xf32>
+  func.return %r : tensor<?x?xf32>
+}"""
+UNNAMED_ATTENTION = """func.func @main(%q: tensor<?x2x?x8xf32>, %k: tensor<?x2x?x8xf32>, %v: tensor<?x2x?x8xf32>)
+    -> tensor<?x2x?x8xf32> {
+  %r = graph.scaled_dot_product_attention %q, %k, %v
+    : (tensor<?x2x?x8xf32>, tensor<?x2x?x8xf32>, tensor<?x2x?x8xf32>) -> tensor<?x2x?x8xf32>
+  func.return %r : tensor<?x2x?x8xf32>
+}"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("text", "shapes", "wrong"),
+    [
+        (UNNAMED_NORM, [(5, 12), (12,), (12,)], [(5, 12), (12,), (11,)]),
+        (UNNAMED_ATTENTION, [(3, 2, 5, 8), (3, 2, 7, 8), (3, 2, 7, 8)], [(3, 2, 5, 8), (3, 2, 7, 8), (3, 2, 6, 8)]),
+    ],
+    ids=["norm", "attention"],
+)
+def test_extents_of_three_arguments_that_have_to_be_equal(
+    text: str, shapes: list[tuple[int, ...]], wrong: list[tuple[int, ...]]
+) -> None:
+    """Named or not: they become one symbol in turn, and a call that breaks it is refused."""
+    program, arrays = fuse_opt.compile(text), drawn(shapes)
+    np.testing.assert_allclose(program(*arrays), fuse_opt.evaluate(text, *arrays), 1e-5, 1e-6)
+    native = program.native
+    assert isinstance(native, SpecializedPrograms) and native.made == 0, native.sized and native.sized.problem
+    with pytest.raises(ValueError, match=r"shape \[12\], got \[11\]|k and v \[3, 2, 6, 8\]"):
+        program(*drawn(wrong))
