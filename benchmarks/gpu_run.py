@@ -1,6 +1,6 @@
 """All that a GPU machine is needed for, in calls of less than 9 minutes: tests, sanitizers, and a benchmark.
 
-    python benchmarks/gpu_run.py --wheels FOLDER [--out FOLDER] [--minutes 9] [--stages tests,ops,profile,bench]
+    python benchmarks/gpu_run.py --wheels FOLDER [--out FOLDER] [--minutes 9] [--stages tests,ops,sizes,bench]
     python benchmarks/gpu_run.py --stages bench --only W4,W5 --out FOLDER   # alone, in all of the time; what is there stays
     python benchmarks/gpu_run.py --together --peers eager,compile,triton   # the checks side by side, where there are processors
     python benchmarks/gpu_run.py --dry-run --out FOLDER   # small, on whatever driver there is
@@ -47,21 +47,23 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 """Of the sanitizer."""
 SHARES = {
-    "tests": 0.15,
-    "models": 0.12,
+    "tests": 0.13,
+    "models": 0.09,
     **{tool: 0.035 for tool in TOOLS},
     "profile": 0.04,
     "libraries": 0.06,
     "ops": 0.09,
     "jax": 0.05,
+    "sizes": 0.06,
     "bench": 1.0,
 }
 """By stage in the order in which they run: the most that it may take of the whole time; the last one takes what is left."""
-STAGES = ("tests", "models", "sanitizer", "profile", "libraries", "ops", "jax", "bench")
+STAGES = ("tests", "models", "sanitizer", "profile", "libraries", "ops", "jax", "sizes", "bench")
 TABLES = {
     "libraries": ("Libraries", "gpu_libraries.py", "--dry-run", "numpy"),
     "ops": ("Single ops", "gpu_ops.py", "--texts", "torch"),
     "jax": ("Programs of JAX", "gpu_jax.py", "--texts", "jax"),
+    "sizes": ("Programs for all sizes", "gpu_sizes.py", "--texts", "torch"),
 }
 """By stage that is one script with a table: its title, the script, how that runs without a GPU, and what it imports."""
 TIMED = (*TABLES, "bench")
@@ -71,7 +73,15 @@ _CHECKS = 0.55
 _WARMING = 4
 """Processes that fill the compilers' caches beside the checks."""
 NEEDED = ("pycuda", "xdsl", "numpy", "pytest")
-SMALL_SET = ("examples", "twelve_kernels", "device_arrays", "odd_addresses", "results")
+SMALL_SET = (
+    "examples",
+    "twelve_kernels",
+    "device_arrays",
+    "odd_addresses",
+    "results",
+    "any_sizes",
+    "donated_of_any_size",
+)
 """The scenarios that run under the sanitizers."""
 
 

@@ -27,8 +27,8 @@ def test_each_stage_has_its_command_and_its_part_of_the_time(tmp_path: Path, mon
         if name == "profile":
             Path(command[command.index("--out") + 1]).write_text(json.dumps({"W4": 2_000_000, "W14": 4_000_000}))
             return 0, COUNTED, 1.0
-        if name in ("ops", "jax"):
-            row = f"| softmax | 0.1 | {'True' if name == 'ops' else 'False'} |"
+        if name in ("ops", "jax", "sizes"):
+            row = f"| softmax | 0.1 | {'False' if name == 'jax' else 'True'} |"
             return 0, f"| case | ms | right |\n|---|---|---|\n{row}\n", 1.0
         said = "ERROR SUMMARY: 1 error" if name == "racecheck" else "== 3 passed in 2 s =="
         return (9 if name == "racecheck" else 0), said, 1.0
@@ -50,7 +50,17 @@ def test_each_stage_has_its_command_and_its_part_of_the_time(tmp_path: Path, mon
     assert asked["profile"][:3] == ["/cuda/ncu", "--profile-from-start", "off"]
     assert "gpu" in asked["tests"] and asked["racecheck"][:3] == ["/cuda/compute-sanitizer", "--tool", "racecheck"]
     written = json.loads((tmp_path / "gpu-run.json").read_text())
-    assert [written[name]["passed"] for name in gpu_run.STAGES] == [True, True, False, True, True, True, False, True]
+    assert [written[name]["passed"] for name in gpu_run.STAGES] == [
+        True,
+        True,
+        False,
+        True,
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
     assert not written["sanitizer"]["racecheck"]["passed"] and written["sanitizer"]["memcheck"]["passed"]
     report = (tmp_path / "gpu-run.md").read_text()
     assert "racecheck: FAILED in 1.0 s ERROR SUMMARY: 1 error" in report
