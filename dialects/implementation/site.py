@@ -76,6 +76,11 @@ class Tensor:
         return estimate(prod(self.shape))
 
     @property
+    def usual_shape(self) -> tuple[int, ...]:
+        """The extents; where they are sizes, those that are typical."""
+        return tuple(map(estimate, self.shape))
+
+    @property
     def nbytes(self) -> int:
         return self.size * self.itemsize
 

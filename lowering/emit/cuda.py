@@ -21,7 +21,6 @@ from fuse_opt.lowering.emit.lower import lowered_record, prepared_record, progra
 from fuse_opt.lowering.emit.program_builder import ProgramBuilder
 from fuse_opt.lowering.emit.sized_program import SizedProgram
 from fuse_opt.lowering.errors import LoweringError
-from fuse_opt.lowering.gpu.kernel import MOST_BLOCKS
 from fuse_opt.lowering.program import (
     VECTOR_BYTES,
     Buffer,
@@ -64,17 +63,7 @@ def build_sized_cuda_program(module: ModuleOp, function: str | None = None) -> S
         raise SizeRefusal("arguments that are prepared have extents that are numbers")
     prepare = None if found is None else Preparation(_program(found[0]), found[1].frozen, found[1].arguments)
     limits = [(size, most) for size, most in record.limits.items() if isinstance(size, Size) and isinstance(most, int)]
-    limits += [(blocks, MOST_BLOCKS) for blocks in dict.fromkeys(_grids(record))]
     return SizedProgram(_program(record, prepare), NO_SIZES, tuple(limits), PlaceOrders.of(record.function))
-
-
-def _grids(record: ProgramBuilder) -> Iterable[Size]:
-    """The numbers of blocks that are sizes."""
-    for launch in (launch for step in record.steps if isinstance(step, Segment) for launch in step.launches):
-        other = launch.unaligned if isinstance(launch, GridLaunch) else None
-        for each in (launch, other):
-            if each is not None and isinstance(each.tasks, Size):
-                yield each.tasks
 
 
 def _program(record: ProgramBuilder, prepare: Preparation | None = None) -> Program:

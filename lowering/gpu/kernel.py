@@ -31,9 +31,8 @@ from fuse_opt.lowering.gpu.columns import (
     lie_side_by_side,
     wide_shape,
 )
-from fuse_opt.lowering.gpu.context import GpuParts, Grid
+from fuse_opt.lowering.gpu.context import GpuLimits, GpuParts, GpuSchedule, Grid, gpu_limits, gpu_schedule
 from fuse_opt.lowering.gpu.horizontal import build_horizontal_blocks
-from fuse_opt.lowering.gpu.limits import GpuLimits, GpuSchedule, gpu_limits, gpu_schedule
 from fuse_opt.lowering.gpu.math import shape_math
 from fuse_opt.lowering.gpu.pointwise import build_pointwise
 from fuse_opt.lowering.gpu.row_versions import row_versions
@@ -156,6 +155,8 @@ def finished_kernels(
         if is_fast(kernel):
             found.function.attributes["fused.math"] = StringAttr("fast")
         bounds = list(phase.scope.limits.items())
+        if isinstance(phase.grid.blocks, Size):
+            bounds.append((phase.grid.blocks, MOST_BLOCKS))
         if not may_rows_be_long():
             found.function.attributes[SMALL_BUFFERS] = UnitAttr()
             bounds += _limits_of_buffers(kernel)

@@ -23,7 +23,7 @@ from fuse_opt.dialects.types.dtypes import F32, DType
 from fuse_opt.dialects.types.extents import exact_quotient, largest, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.dialects.types.size import Size
-from fuse_opt.lowering.gpu.limits import GpuLimits
+from fuse_opt.lowering.gpu.context import GpuLimits
 from fuse_opt.lowering.gpu.reduce import combine
 from fuse_opt.lowering.gpu.scope import Values, combined_index, loop, named, store_at, unrolled
 from fuse_opt.lowering.gpu.stages import HELD_TURNS, Columns, RowStages

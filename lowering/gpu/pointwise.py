@@ -15,8 +15,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.extents import ceiling_quotient, exact_quotient
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.gpu.context import GpuParts, Grid, usual
-from fuse_opt.lowering.gpu.limits import GpuLimits
+from fuse_opt.lowering.gpu.context import GpuLimits, GpuParts, Grid, usual
 from fuse_opt.lowering.gpu.scope import Values, combined_index, less, loop, unrolled, when
 from fuse_opt.lowering.gpu.vectors import VectorMover, VectorPlan, plan_vectors, vector_memories, widest_vector
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage, body_cost

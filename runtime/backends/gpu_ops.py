@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuse_opt.dialects.implementation.site import Cost, Site
-from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.lowering.reference.kernels.sparse import overflow
@@ -180,7 +179,7 @@ def _op(call: LibraryCall) -> str:
 def _as_call(name: str, site: Site) -> LibraryCall:
     """The call for an op, as if its operands were somewhere; where extents are sizes, of typical ones."""
     tensors = (*site.operands, *site.results)
-    refs = tuple(BufferRef(0, 0, tuple(map(estimate, each.shape)), each.dtype) for each in tensors)
+    refs = tuple(BufferRef(0, 0, each.usual_shape, each.dtype) for each in tensors)
     count = len(site.operands)
     return LibraryCall(f"gpu.{name}", site.name, refs[:count], refs[count:], site.config, _never)
 

@@ -27,13 +27,19 @@ from fuse_opt.runtime.device.driver import device_problem, open_device
 from fuse_opt.runtime.growing import GrowingCaches
 from fuse_opt.runtime.stored_arrays import PatternError as PatternError
 from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table, with_host_device, with_tuned
-from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, measure_of_arenas, require_c_compiler
+from fuse_opt.tools.compiler.builders import (
+    Backend,
+    Reference,
+    builder,
+    has_c_compiler,
+    measure_of_arenas,
+    require_c_compiler,
+)
 from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram, GrowingProgram, growing_caches
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.located import Source, located
 from fuse_opt.tools.compiler.notebook import Page, page_of
 from fuse_opt.tools.compiler.pipeline import FOR_CPUS, LAUNCH_BY_LAUNCH, UNFUSED_PIPELINE, make_passes, run_pipeline
-from fuse_opt.tools.compiler.reference_backend import Reference
 from fuse_opt.tools.compiler.registry import make_context, register
 from fuse_opt.tools.compiler.signature import Signature, call_with_parts
 from fuse_opt.tools.compiler.sized import CallerSizes, SizedPrograms

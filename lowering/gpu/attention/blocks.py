@@ -11,8 +11,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BF16, F16, F32
 from fuse_opt.lowering.gpu.attention.matrices import SIDE, padded
 from fuse_opt.lowering.gpu.attention.tiled import THREADS, WARPS
-from fuse_opt.lowering.gpu.context import usual
-from fuse_opt.lowering.gpu.limits import GpuLimits
+from fuse_opt.lowering.gpu.context import GpuLimits, usual
 from fuse_opt.lowering.gpu.scope import WARP
 
 MOST_GROUP_DEPTH = 128

@@ -32,9 +32,8 @@ from fuse_opt.lowering.gpu.attention.parts import TILE, AttentionParts
 from fuse_opt.lowering.gpu.attention.register_tiles import RegisterAttention
 from fuse_opt.lowering.gpu.attention.tensor_cores import TensorAttention
 from fuse_opt.lowering.gpu.attention.tiles import Tile, TileCopy, numbers
-from fuse_opt.lowering.gpu.context import Grid
+from fuse_opt.lowering.gpu.context import Grid, gpu_limits
 from fuse_opt.lowering.gpu.kernel import GpuKernel, finished_kernels
-from fuse_opt.lowering.gpu.limits import gpu_limits
 from fuse_opt.lowering.gpu.scope import KernelScope, Values, less, loop, named, unrolled, when
 from fuse_opt.lowering.gpu.split import Phase
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, operand_pass
