@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import cast
 
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
@@ -54,13 +55,13 @@ def flat_memory(root: Scope, memory: SSAValue) -> SSAValue:
     return root.made(("flat", memory), lambda: memref.CastOp.get(memory, flat))
 
 
-def part_length(length: Extent, splits: int, multiple: int) -> Extent:
+def part_length(length: int, splits: int, multiple: int) -> int:
     """
     The length of the parts of a loop, which are as many as asked for at most; all but the last are multiples. Of a length that is
     a size the last ones may be empty.
     """
     if isinstance(length, Size):
-        return ceiling_quotient(ceiling_quotient(length, max(splits, 1)), multiple) * multiple
+        return cast(int, ceiling_quotient(ceiling_quotient(length, max(splits, 1)), multiple) * multiple)
     part = -(-length // min(max(splits, 1), max(length, 1)))
     return max(-(-part // multiple) * multiple, 1)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch_testing import torch as torch
+
 from fuse_opt.frontends.torch.partitioning import keep_trials, kept_trials
 
 
