@@ -99,10 +99,9 @@ class RowPlan:
         loads = [p for p in loop_body.loads() if any(self.parts.nodes.varies(p, each) for each in dims)]
         width = widest_vector(loads, self.whole)
         width = width if given is None else min(given, width)
-        few = given is None and self.usual_columns < FEWEST_VECTORS * width
-        while width > 1 and (exact_quotient(self.columns, width) is None or few):
+        fewest = FEWEST_VECTORS if given is None else 0
+        while width > 1 and (exact_quotient(self.columns, width) is None or self.usual_columns < fewest * width):
             width //= 2
-            few = given is None and self.usual_columns < FEWEST_VECTORS * width
         return width
 
     def shape(self) -> tuple[int, int]:

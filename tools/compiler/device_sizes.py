@@ -17,7 +17,6 @@ from fuse_opt.lowering.emit.sized_program import SizedProgram
 from fuse_opt.lowering.emit.traced import TracedProgram, trace_program
 from fuse_opt.tools.compiler.builders import Backend, cuda_text
 from fuse_opt.tools.compiler.pipeline import make_passes
-from fuse_opt.tools.compiler.signature import Value
 from fuse_opt.tools.compiler.sized import SizedKind, SizedPrograms, plan_for_sizes, stated_function
 from fuse_opt.tools.compiler.specialization import Shapes, SpecializedPrograms, bind, specialize
 
@@ -47,19 +46,12 @@ class DevicePrograms(SpecializedPrograms):
         if len(arrays) != len(values):
             raise TypeError(f"'{self.signature.name}' takes {len(values)} arguments, got {len(arrays)}")
         for value, array in zip(values, arrays, strict=True):
-            _check_shape(value, np.shape(array))
+            value.check_shape(np.shape(array))
         return arrays
 
     def shapes(self, inputs: Sequence[Any]) -> Shapes:
         sizes = self.of_values
         return tuple([(int(a),) if n in sizes else tuple(np.shape(a)) for n, a in enumerate(inputs)])
-
-
-def _check_shape(value: Value, shape: Sequence[int]) -> None:
-    """Raises ValueError."""
-    fits = len(shape) == len(value.shape) and all(n in (-1, m) for n, m in zip(value.shape, shape, strict=True))
-    if not fits:
-        raise ValueError(f"{value.label}: expected {value}, got shape {list(shape)}")
 
 
 def device_programs(

@@ -60,9 +60,13 @@ class Value:
         """Raises TypeError or ValueError when the array is not of this type."""
         if array.dtype != self.dtype:
             raise TypeError(f"{self.label}: expected {self}, got an array of {type_name(array.dtype)}")
-        fits = array.ndim == len(self.shape) and all(n in (-1, m) for n, m in zip(self.shape, array.shape, strict=True))
+        self.check_shape(array.shape)
+
+    def check_shape(self, shape: Sequence[int]) -> None:
+        """Raises ValueError when no array of this type has the shape."""
+        fits = len(shape) == len(self.shape) and all(n in (-1, m) for n, m in zip(self.shape, shape, strict=True))
         if not fits:
-            raise ValueError(f"{self.label}: expected {self}, got shape {list(array.shape)}")
+            raise ValueError(f"{self.label}: expected {self}, got shape {list(shape)}")
 
     def convert(self, given: Any) -> Array:
         """A caller's array in C order, the same where it is that already. Raises TypeError or ValueError."""

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 from guard_pages import guarded, needs_guard_pages
 from lowered_programs import needs_compiler
+from narrow_vectors import compiled_for
 
 import fuse_opt
-from fuse_opt.passes.devices import device
-from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 Array = np.ndarray[Any, Any]
-RECORD = Path(device.__file__).with_name("device_cpu.toml")
 COLUMNS = """func.func @main(%x: tensor<?x40xf32> {graph.dims = ["m", ""]}, %y: tensor<40x?xf32> {graph.dims = ["", "n"]})
     -> tensor<?x?xf32> {
   %1 = graph.matmul %x, %y : (tensor<?x40xf32>, tensor<40x?xf32>) -> tensor<?x?xf32>
@@ -40,22 +38,12 @@ def shapes(name: str, m: int, n: int) -> tuple[tuple[int, ...], ...]:
     return {"columns": ((m, 40), (40, n)), "depth": ((m, n), (n, 37)), "scores": ((2, m, 24), (2, n, 24))}[name]
 
 
-def compiled(text: str, size: int, folder: Path) -> fuse_opt.CompiledProgram:
-    """For a processor with vectors of so many bytes."""
-    path = folder / f"own{size}.toml"
-    path.write_text(RECORD.read_text().replace("vector_bytes = 64", f"vector_bytes = {size}"))
-    schedule = f'schedule-kernels{{device="{path}"}}'
-    return fuse_opt.compile(
-        text, pipeline=",".join(schedule if name == "schedule-kernels" else name for name in DEFAULT_PIPELINE)
-    )
-
-
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_tiles_of_both_widths_are_right_at_all_sizes(name: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(2412)
-    narrow, wide = (compiled(PROGRAMS[name], size, tmp_path) for size in (32, 64))
+    narrow, wide = (compiled_for(PROGRAMS[name], size, tmp_path) for size in (32, 64))
     for number, n in enumerate((1, 5, 15, 16, 17, 32, 37, 64, 65, 131, 257)):
         for m in (1, 2, 5, 6, 7, 13, 25, 61):
             given = [rng.standard_normal(shape).astype(np.float32) for shape in shapes(name, m, n)]
@@ -71,6 +59,6 @@ def test_tiles_of_both_widths_are_right_at_all_sizes(name: str, tmp_path: Path) 
 def test_tiles_are_as_wide_as_the_record_says(tmp_path: Path) -> None:
     given = [np.ones(shape, np.float32) for shape in shapes("columns", 30, 70)]
     for size, widths in ((32, {"16"}), (64, {"16", "64"})):
-        program = compiled(COLUMNS, size, tmp_path)
+        program = compiled_for(COLUMNS, size, tmp_path)
         program(*given)
         assert set(re.findall(r"void fo_tile_f32_\dx(\d+)\(", program.source)) == widths

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 from guard_pages import guarded, needs_guard_pages
 from lowered_programs import as_list, needs_compiler
+from narrow_vectors import compiled_for
 
 import fuse_opt
-from fuse_opt.passes.devices import device
-from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 Array = np.ndarray[Any, Any]
-RECORD = Path(device.__file__).with_name("device_cpu.toml")
 ROWS = """func.func @main(%x: tensor<?x?xf32> {{graph.dims = ["m", "n"]}}) -> tensor<?x?xf32> {{
   %1 = graph.{op} %x : (tensor<?x?xf32>) -> tensor<?x?xf32>
   func.return %1 : tensor<?x?xf32>
@@ -40,22 +38,12 @@ PROGRAMS = {
 }
 
 
-def compiled(text: str, size: int, folder: Path) -> fuse_opt.CompiledProgram:
-    """For a processor with vectors of so many bytes."""
-    path = folder / f"own{size}.toml"
-    path.write_text(RECORD.read_text().replace("vector_bytes = 64", f"vector_bytes = {size}"))
-    schedule = f'schedule-kernels{{device="{path}"}}'
-    return fuse_opt.compile(
-        text, pipeline=",".join(schedule if name == "schedule-kernels" else name for name in DEFAULT_PIPELINE)
-    )
-
-
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_parts_of_registers_give_the_same_bits(name: str, tmp_path: Path) -> None:
     text, rng = PROGRAMS[name], np.random.default_rng(2711)
-    narrow, wide = (compiled(text, size, tmp_path) for size in (32, 64))
+    narrow, wide = (compiled_for(text, size, tmp_path) for size in (32, 64))
     for n in (1, 2, 7, 8, 9, 15, 16, 17, 24, 25, 31, 33, 48, 49, 130, 257):
         for m in (1, 5, 19):
             x = rng.standard_normal((m, 3, n) if name == "sums" else (m, n)).astype(np.float32)
@@ -71,6 +59,6 @@ def test_parts_of_registers_give_the_same_bits(name: str, tmp_path: Path) -> Non
 def test_no_variable_is_longer_than_a_register(tmp_path: Path) -> None:
     x = np.ones((3, 3, 40), np.float32)
     for size, lanes in ((32, 8), (64, 16)):
-        program = compiled(SUMS, size, tmp_path)
+        program = compiled_for(SUMS, size, tmp_path)
         program(x)
         assert set(re.findall(r"vector_size\((\d+) \* sizeof\(float\)\)", program.source)) == {str(lanes)}
