@@ -57,7 +57,10 @@ SHARES = {
     "sizes": 0.06,
     "bench": 1.0,
 }
-"""By stage in the order in which they run: the most that it may take of the whole time; the last one takes what is left."""
+"""
+By stage in the order in which they run: the most that it may take of the whole time; the last one takes what is left. Few stages
+have all of the time in these parts.
+"""
 STAGES = ("tests", "models", "sanitizer", "profile", "libraries", "ops", "jax", "sizes", "bench")
 TABLES = {
     "libraries": ("Libraries", "gpu_libraries.py", "--dry-run", "numpy"),
@@ -111,10 +114,12 @@ class Run:
         return found if same else {}
 
     def seconds_of(self, stage: str) -> float:
-        left, tools = max(self.ends - time.monotonic(), 1.0), len(TOOLS) if stage in TOOLS else 1
+        left = max(self.ends - time.monotonic(), 1.0)
         if self.together and stage not in TIMED:
             return min(left, self.seconds * _CHECKS)
-        return min(left, self.seconds * (SHARES[stage] if len(self.stages) > 1 else 1 / tools))
+        asked = [each for one in self.stages for each in (TOOLS if one == "sanitizer" else (one,))]
+        of_all = sum(SHARES[each] for each in asked if each in TIMED or not self.together)
+        return min(left, self.seconds * SHARES[stage] / min(1.0, of_all or 1.0))
 
     def write(self) -> None:
         self.out.mkdir(parents=True, exist_ok=True)

@@ -11,9 +11,12 @@ either has.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from math import exp, log
@@ -35,6 +38,9 @@ torch: Any = None
 ROWS, COLUMNS = (1, 30_000), (1, 3_000)
 MOST_ELEMENTS = 1 << 25
 ROUNDS = 7
+_MOST_CALLS = 60
+_CYCLES_A_CALL = 80_000
+"""Of the device, in which the host has enqueued a call: 40 us."""
 
 
 @dataclass(frozen=True)
@@ -122,10 +128,10 @@ def milliseconds(calls: Sequence[Callable[[], Any]]) -> list[float]:
             call()
         end.record()
         end.synchronize()
-        counts.append(max(10, min(1000, int(10 / max(start.elapsed_time(end), 1e-3)))))
+        counts.append(max(10, min(_MOST_CALLS, int(10 / max(start.elapsed_time(end), 1e-3)))))
     for _ in range(ROUNDS):
         for number, call in enumerate(calls):
-            torch.cuda._sleep(200_000)  # calls are enqueued before the first one runs
+            torch.cuda._sleep(_CYCLES_A_CALL * counts[number])  # calls are enqueued before the first one runs
             start.record()
             for _ in range(counts[number]):
                 call()
@@ -145,17 +151,41 @@ def host_us(call: Callable[[], Any], count: int = 100) -> float:
     return 1e6 * taken / count
 
 
+def shapes_of(name: str, sizes: int, seed: int) -> list[Sequence[tuple[int, ...]]]:
+    """What a case is measured at."""
+    rng = np.random.default_rng(seed)
+    return [CASES[name].shapes(*drawn(rng)) for _ in range(sizes)]
+
+
+def compile_one(name: str, shapes: Sequence[tuple[int, ...]] | None) -> None:
+    """Fills the cache of the disk with the program for these shapes, or with the one for all; what is wrong, `measure` says."""
+    import torch as module
+
+    text = CASES[name].text
+    program = fuse_opt.compile(text, target="cuda") if shapes is None else of_numbers(text, shapes)
+    kind = module.bfloat16 if "bf16" in text else module.float32
+    program(*(module.zeros(shape, device="cuda", dtype=kind) for shape in shapes or CASES[name].shapes(2, 2)))
+
+
+def compile_all(names: Sequence[str], sizes: int, seed: int) -> None:
+    """All programs, in as many processes as there are processors, so that the time is left to measurements."""
+    jobs = [(name, shapes) for name in names for shapes in (None, *shapes_of(name, sizes, seed))]
+    workers = max(1, len(os.sched_getaffinity(0)))
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        for job in [pool.submit(compile_one, *each) for each in jobs]:
+            job.exception()
+
+
 def measure(name: str, sizes: int, seed: int, ends: float) -> str:
-    case, rng = CASES[name], np.random.default_rng(seed)
+    case = CASES[name]
     whole = fuse_opt.compile(case.text, target="cuda")
     ratios: list[float] = []
     new: list[float] = []
     calls: tuple[float, float] = (0.0, 0.0)
     worst, error, compiled = "", 0.0, 0.0
-    for number in range(sizes):
-        if time.monotonic() > ends:
+    for number, shapes in enumerate(shapes_of(name, sizes, seed)):
+        if number and time.monotonic() > ends:
             break
-        shapes = case.shapes(*drawn(rng))
         kind = torch.bfloat16 if "bf16" in case.text else torch.float32
         arrays = [torch.randn(shape, device="cuda").to(kind) for shape in shapes]
         started = time.perf_counter()
@@ -218,6 +248,7 @@ def main() -> None:
 
     torch = module
     ends = time.monotonic() + options.seconds
+    compile_all(names, options.sizes, options.seed)
     head = "case,sizes,over programs of numbers,worst,where,difference,specialised,call us,of numbers us,new sizes us,first s"
     print(f"| {' | '.join(head.split(','))} |\n|{'---|' * len(head.split(','))}", flush=True)
     for number, name in enumerate(names):

@@ -18,6 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, Program
+from fuse_opt.runtime.cuda.made_functions import made_function
 from fuse_opt.runtime.device.arrays import new_array, stream_handle, torch_type
 from fuse_opt.runtime.device.driver import DEFAULT_STREAM, LEGACY_STREAMS, THREAD_STREAM, Device
 from fuse_opt.runtime.device.memory import DevicePool, size_class
@@ -69,8 +70,7 @@ class Library(ABC):
         for unit in sorted({*places.values()} - {1}):
             lines.append(f"    if ({' | '.join(f'p{n}' for n in places if places[n] == unit)}) % {unit}: return None")
         lines.append(f"    return ({''.join(f'p{n}, ' for n in places)})")
-        exec("\n".join(lines), names)  # of numbers alone
-        return names["check"]
+        return made_function("\n".join(lines), names)
 
 
 class PyCudaArrays(Library):

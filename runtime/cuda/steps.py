@@ -21,6 +21,7 @@ from fuse_opt.lowering.program import (
     Program,
 )
 from fuse_opt.runtime.backends.registry import DeviceLibraries
+from fuse_opt.runtime.cuda.made_functions import made_function
 from fuse_opt.runtime.device.driver import NON_BLOCKING, CudaError, Device, DriverError
 from fuse_opt.runtime.device.graphs import CapturedGraphs, Graphs, RunCounts
 from fuse_opt.runtime.device.kernel_graphs import KernelGraphs, KernelNode, Packed
@@ -105,16 +106,23 @@ def _sizes_at(launch: GridLaunch, begin: int) -> tuple[int, int]:
 def _packing(launches: Sequence[Launch], count: int, memory: Any) -> Callable[..., tuple[int, ...]]:
     """
     A function of the addresses of all buffers that writes the arguments of all launches to `memory`, and says which are to run
-    unaligned. It is made as text: a call takes a tenth of a microsecond, and little more for each argument.
+    unaligned. It is made as text: a call takes a tenth of a microsecond, and little more for each argument. Numbers are names in
+    it, so that the programs of one text for several extents have one.
     """
+    names: dict[str, Any] = {"memory": memory}
+
+    def known(number: int) -> str:
+        name = f"k{len(names)}"
+        names[name] = number
+        return name
 
     def text(ref: BufferRef) -> str:
-        return f"a{ref.buffer} + {ref.offset}" if ref.offset else f"a{ref.buffer}"
+        return f"a{ref.buffer} + {known(ref.offset)}" if ref.offset else f"a{ref.buffer}"
 
     refs = [
         word
         for launch in launches
-        for word in (*map(text, launch.buffers), *(str(size) for each in _either(launch) for size in each.sizes))
+        for word in (*map(text, launch.buffers), *(known(size) for each in _either(launch) for size in each.sizes))
     ]
     choices = [
         " | ".join(f"({text(launch.buffers[number])})" for number in launch.aligned)
@@ -126,9 +134,7 @@ def _packing(launches: Sequence[Launch], count: int, memory: Any) -> Callable[..
         f"    pack({', '.join(['memory, 0', *refs])})",
         f"    return ({''.join(f'({choice or 0}) % {VECTOR_BYTES}, ' for choice in choices)})",
     ]
-    names: dict[str, Any] = {"memory": memory, "pack": struct.Struct(f"={len(refs)}Q").pack_into}
-    exec("\n".join(lines), names)  # of numbers alone
-    return names["pack_arguments"]
+    return made_function("\n".join(lines), names | {"pack": struct.Struct(f"={len(refs)}Q").pack_into})
 
 
 @dataclass(frozen=True)
