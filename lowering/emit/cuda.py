@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
@@ -47,14 +47,17 @@ def build_cuda_program(module: ModuleOp, function: str | None = None) -> Program
     return _program(record, prepare)
 
 
-def build_sized_cuda_program(module: ModuleOp, function: str | None = None) -> SizedProgram:
+def build_sized_cuda_program(
+    module: ModuleOp, function: str | None = None, is_callers: Callable[[LibraryCall], bool] | None = None
+) -> SizedProgram:
     """
     The same of a function some of whose extents are sizes, while these are asked for: one text for all of them, whose kernels
-    take sizes as arguments, and grids that follow from them. Raises SizeRefusal for what needs numbers.
+    take sizes as arguments, and grids that follow from them. Who binds the program makes calls that are the caller's
+    (`is_callers`). Raises SizeRefusal for what needs numbers.
     """
     record = lowered_record(module, function, ConvertFusedToGpuPass())
     for step in record.steps:
-        if isinstance(step, LibraryCall) and not _is_on_device(step):
+        if isinstance(step, LibraryCall) and not _is_on_device(step) and not (is_callers and is_callers(step)):
             raise SizeRefusal(
                 f"'{step.operation}': of sizes it runs on the host, which programs for numbers may not need"
             )

@@ -37,26 +37,44 @@ class CallerBinding:
     """Raises what a run that is over is refused with."""
 
 
-class CallerProgram:
-    """A program on a device; not to be called with arrays, but bound."""
+class CallerKernels:
+    """The kernels of a text on a device, for all programs of this text that callers bind."""
 
     def __init__(self, program: Program, cache: DiskCache | None = None, number: int | None = None) -> None:
         """
-        Compiles it for the device of a number, else for that of the thread's current context. Raises CudaUnavailable,
+        Compiles them for the device of a number, else for that of the thread's current context. Raises CudaUnavailable,
         KernelRefused and other CudaCompileErrors, and CudaError.
         """
-        self.program = program
-        self._device = device = open_device(number)
-        self._counts = RunCounts()
+        self.device = device = open_device(number)
         started = time.perf_counter()
         launched = any(isinstance(step, Segment) for step in program.steps)
         cubin = compiled_cubin(program, device, cache or DiskCache()) if launched else None
-        self._counts.compile_s = time.perf_counter() - started
+        self.counts = RunCounts(compile_s=time.perf_counter() - started)
         self.resources = kernel_resources(cubin.log) if cubin else {}
-        self._kernels: Kernels | None = None
         with device.active():
-            self._kernels = Kernels(device, cubin.data) if cubin else None
-            libraries = DeviceLibraries(device)
+            self.kernels = Kernels(device, cubin.data) if cubin else None
+
+
+class CallerProgram:
+    """A program on a device; not to be called with arrays, but bound."""
+
+    def __init__(
+        self,
+        program: Program,
+        cache: DiskCache | None = None,
+        number: int | None = None,
+        compiled: CallerKernels | None = None,
+    ) -> None:
+        """
+        Compiles it for the device of a number, else for that of the thread's current context, unless its kernels are
+        `compiled`. Raises what compiling them raises.
+        """
+        self.program = program
+        compiled = compiled or CallerKernels(program, cache, number)
+        self._device, self._kernels, self._counts = compiled.device, compiled.kernels, compiled.counts
+        self.resources = compiled.resources
+        with self._device.active():
+            libraries = DeviceLibraries(self._device)
             calls = {n: step for n, step in enumerate(program.steps) if isinstance(step, LibraryCall)}
             self._foreign = frozenset(n for n, call in calls.items() if libraries.find(call.implementation) is None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from fuse_opt.lowering.program import LibraryCall, Program, Segment
 from fuse_opt.runtime.cuda.program import CompiledKernels, CudaProgram
@@ -28,6 +29,18 @@ class SizedCudaProgram:
     def at(self, values: Mapping[str, int]) -> CudaProgram:
         """Raises what the record's evaluation raises, and CudaError."""
         return CudaProgram(without_empty_launches(self._at(values)), compiled=self._kernels)
+
+
+class ProgramsOfText:
+    """The programs for numbers that a text for all sizes is, loaded in some way, as for callers that bind them."""
+
+    def __init__(self, at: Callable[[Mapping[str, int]], Program], load: Callable[[Program], Any]) -> None:
+        """`at` gives what the program is where symbols have values; `load` may share the kernels of the text."""
+        self._at, self._load = at, load
+
+    def at(self, values: Mapping[str, int]) -> Any:
+        """Raises what the record's evaluation raises, and what loading does."""
+        return self._load(without_empty_launches(self._at(values)))
 
 
 def without_empty_launches(program: Program) -> Program:

@@ -32,10 +32,10 @@ class EmulatedCallerProgram:
     number = None
     """It is on no device."""
 
-    def __init__(self, program: Program) -> None:
-        """Raises EmulationError."""
+    def __init__(self, program: Program, kernels: Kernels | None = None) -> None:
+        """`kernels` where they are built already. Raises EmulationError."""
         self.program = program
-        self._kernels = Kernels(program.source) if program.source else None
+        self._kernels = kernels if kernels is not None or not program.source else Kernels(program.source)
 
     @property
     def source(self) -> str:

@@ -27,6 +27,7 @@ func.func @main(%x: tensor<8x24xf32>) -> (tensor<8x24xf32>, tensor<8xf32>) {
   func.return %n, %r : tensor<8x24xf32>, tensor<8xf32>
 }
 """
+ROWS = 'tensor<?x24xf32> {graph.dims = ["rows", ""]}'
 
 
 def pieces_on_streams() -> str:
@@ -84,6 +85,38 @@ def context_of_others() -> str:
     return f"{len(binding.pieces)} pieces"
 
 
+def pieces_for_any_rows() -> str:
+    """One text for all rows: programs for some share its kernels, and their bindings are apart."""
+    text = TEXT.replace("8x24", "?x24").replace("<8xf32>", "<?xf32>").replace("%x: tensor<?x24xf32>", f"%x: {ROWS}")
+    text = text.replace("graph.cumulative_sum %e {axis = 1 : i64}", "graph.tanh %e")
+    programs = api.compile_sized_on_device(parse(text), False, lambda step: False)
+    device = open_device()
+    driver: Any = device.driver
+    random, rows_met = np.random.default_rng(0), (5, 1, 700, 5, 4096)
+    launches = 0
+    for rows in rows_met:
+        native = programs.at({"rows": rows})
+        assert isinstance(native, CallerProgram)
+        with device.active():
+            stream, binding = driver.Stream(), native.bind()
+            blocks = [_block(driver, buffer) for buffer in native.program.buffers]
+            x: Any = random.standard_normal((rows, 24)).astype(np.float32)
+            driver.memcpy_htod(blocks[0], x)
+            binding.table[:] = [int(block) for block in blocks]
+            for _ in range(3):
+                for piece in binding.pieces:
+                    piece(stream.handle)
+            stream.synchronize()
+            for result, value in zip(native.program.results, parts_of(-np.tanh(np.exp(x))), strict=True):
+                found = np.empty(value.shape, np.float32)
+                driver.memcpy_dtoh(found, blocks[result.index])
+                np.testing.assert_allclose(found, value, rtol=1e-3)
+        launches = native.stats.kernel_launches
+    assert launches == 15, "counts of one text are not those of all of its programs"
+    assert [one.name for one in programs.symbols] == ["rows"]
+    return f"{len(rows_met)} sizes, {launches} launches"
+
+
 def parts_of(wanted: Any) -> list[Any]:
     """The results: rows, and their sums."""
     return [wanted, wanted.sum(1)]
@@ -96,7 +129,9 @@ def _block(driver: Any, buffer: Any) -> Any:
     return block
 
 
-SCENARIOS: dict[str, Callable[[], str]] = {each.__name__: each for each in (pieces_on_streams, context_of_others)}
+SCENARIOS: dict[str, Callable[[], str]] = {
+    each.__name__: each for each in (pieces_on_streams, pieces_for_any_rows, context_of_others)
+}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SCENARIOS:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -55,6 +55,10 @@ from fuse_opt.tools.compiler.specialization import (
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.parsing import decode, parse_module
 from fuse_opt.tools.steering.expectations import Expectation, checked, parse_expectations
+
+if TYPE_CHECKING:
+    from fuse_opt.lowering.program import LibraryCall
+    from fuse_opt.tools.compiler.device_sizes import BoundPrograms
 
 __all__ = ["CompiledProgram", "InputError", "compile", "evaluate", "load", "optimize", "register", "show"]
 
@@ -245,6 +249,30 @@ def compile_sized(
         return CallerSizes(*compile_function_sized(module, None, passes, long_rows))
 
 
+def compile_sized_on_device(
+    module: ModuleOp,
+    long_rows: bool,
+    is_callers: Callable[[LibraryCall], bool],
+    pipeline: str | Sequence[str] | None = None,
+    *,
+    target: str = "cuda",
+    backend: str | None = None,
+    tuned: str | Path | None = None,
+    emulated: bool = False,
+) -> BoundPrograms:
+    """
+    The same for a device, or with `emulated` for the CPU that stands in for one. The caller makes those calls that are its own
+    (`is_callers`).
+    """
+    from fuse_opt.tools.compiler.device_sizes import compile_bound_for_sizes
+
+    target, number = _place(target)
+    _attach(module, target, number)
+    passes = _all_passes(target, pipeline, backend, False, tuned, number)
+    with located(module, module):
+        return compile_bound_for_sizes(module, passes, long_rows, is_callers, number, emulated)
+
+
 def trials(
     source: Source,
     pipeline: str | Sequence[str] | None = None,
@@ -302,10 +330,7 @@ def _compiled(
     module = load(source)
     module = module.clone() if module is source else module
     with located(source, module):
-        if target == "cuda" and device_problem(device) is None:
-            found = open_device(device)
-            attach_found(module, found.name, found.figures())
-        make_for(module, target)
+        _attach(module, target, device)
         entry = entry_function(module, function)
         freeze_arguments(entry, frozen)
         if target == "cpu" and is_dynamic(entry):
@@ -331,6 +356,14 @@ def _compiled(
         else:
             backend = build(module, function, passes)
         return Compiled(Signature.of(entry_function(module, function)), module, backend)
+
+
+def _attach(module: ModuleOp, target: str, number: int | None) -> None:
+    """The module is for a target from now on, and for the device that is there."""
+    if target == "cuda" and device_problem(number) is None:
+        found = open_device(number)
+        attach_found(module, found.name, found.figures())
+    make_for(module, target)
 
 
 def _on_device(

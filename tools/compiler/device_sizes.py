@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,17 @@ from fuse_opt.dialects.interfaces.symbols import Stated
 from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.lowering.emit.sized_program import SizedProgram
 from fuse_opt.lowering.emit.traced import TracedProgram, trace_program
+from fuse_opt.lowering.program import LibraryCall
 from fuse_opt.tools.compiler.builders import Backend, cuda_text
 from fuse_opt.tools.compiler.pipeline import make_passes
-from fuse_opt.tools.compiler.sized import SizedKind, SizedPrograms, plan_for_sizes, stated_function
+from fuse_opt.tools.compiler.sized import (
+    SizedKind,
+    SizedPrograms,
+    compile_sized,
+    plan_for_sizes,
+    stated_function,
+    symbols_of,
+)
 from fuse_opt.tools.compiler.specialization import Shapes, SpecializedPrograms, bind, specialize
 
 KEPT = 8
@@ -88,10 +97,71 @@ def text_for_sizes(module: ModuleOp, function: str | None, passes: Sequence[Modu
         return None
 
 
-def _built(module: ModuleOp, function: str | None, stated: Stated) -> SizedProgram:
+class BoundPrograms:
+    """The programs of one text for all sizes, for a caller that binds them to memory of its own."""
+
+    def __init__(self, function: FuncOp, native: Any) -> None:
+        """`function` is what it was compiled of, with its symbols."""
+        self.symbols = symbols_of(function)
+        self._native = native
+
+    def at(self, values: Mapping[str, int]) -> Any:
+        """The one where symbols have these values. Raises LongRows where its text is not for them, and OverflowError."""
+        return self._native.at(values)
+
+    @property
+    def usual(self) -> Any:
+        """One for values that stand for all."""
+        return self.at({one.name: one.usual for one in self.symbols})
+
+
+def compile_bound_for_sizes(
+    module: ModuleOp,
+    passes: Sequence[ModulePass],
+    long_rows: bool,
+    is_callers: Callable[[LibraryCall], bool],
+    device: int | None,
+    emulated: bool,
+) -> BoundPrograms:
+    """
+    Compiles the function of a module, which is changed, for the device of a number, or by emulation; who binds its programs
+    makes the calls that are the caller's. Raises SizeRefusal where something needs numbers, and as the target's compiler does.
+    """
+    load = _load_emulated if emulated else partial(_load_bound, device=device)
+    kind = SizedKind(partial(_built, is_callers=is_callers), load, lambda native: native.at)
+    return BoundPrograms(*compile_sized(module, None, passes, long_rows, kind))
+
+
+def _load_emulated(sized: SizedProgram) -> Any:
+    from fuse_opt.runtime.cuda.sized_program import ProgramsOfText
+    from fuse_opt.runtime.emulation.caller_program import EmulatedCallerProgram
+    from fuse_opt.runtime.emulation.program import Kernels
+
+    kernels = Kernels(sized.program.source) if sized.program.source else None
+    return ProgramsOfText(sized.at, lambda program: EmulatedCallerProgram(program, kernels))
+
+
+def _load_bound(sized: SizedProgram, device: int | None) -> Any:
+    from fuse_opt.runtime.cuda.caller_program import CallerKernels, CallerProgram
+    from fuse_opt.runtime.cuda.sized_program import ProgramsOfText
+    from fuse_opt.runtime.device.compiler import KernelRefused
+
+    try:
+        kernels = CallerKernels(sized.program, number=device)
+    except KernelRefused as error:
+        raise SizeRefusal(f"a kernel does not compile: {error}") from error
+    return ProgramsOfText(sized.at, lambda program: CallerProgram(program, compiled=kernels))
+
+
+def _built(
+    module: ModuleOp,
+    function: str | None,
+    stated: Stated,
+    is_callers: Callable[[LibraryCall], bool] | None = None,
+) -> SizedProgram:
     from fuse_opt.lowering.emit import build_sized_cuda_program
 
-    return build_sized_cuda_program(module, function)
+    return build_sized_cuda_program(module, function, is_callers)
 
 
 def _kind(device: int | None) -> SizedKind:

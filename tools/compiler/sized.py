@@ -237,6 +237,11 @@ def _with_second(native: SizedCpuProgram) -> Callable[[Mapping[str, int]], Any]:
     return lambda values: PreparedProgram(native.at(values), second, preparation, memory)
 
 
+def symbols_of(function: FuncOp) -> list[Symbol]:
+    """Those that the types of a function have."""
+    return symbols(extent for value in _tensors(function) for extent in sizes(value))
+
+
 class CallerSizes:
     """A program for all sizes, for a caller that binds it to memory of its own."""
 
@@ -245,7 +250,7 @@ class CallerSizes:
         from fuse_opt.runtime.cpu.program import CpuProgram
         from fuse_opt.runtime.prepared import PreparedProgram, persistent_memory
 
-        self.symbols = symbols(extent for value in _tensors(function) for extent in sizes(value))
+        self.symbols = symbols_of(function)
         if (layout := native.program.sizes) is None:
             raise SizeRefusal("an arena of very many places has offsets that are numbers")
         self.layout: SizesLayout = layout
