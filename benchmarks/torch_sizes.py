@@ -1,10 +1,13 @@
 """torch.compile over lengths that vary, beside Inductor and eager: graphs compiled, seconds for that, time a call.
 
     python benchmarks/torch_sizes.py [--models mlp,block] [--modes inference,training] [--lengths 24] [--rounds 5] [--every]
+        [--device cuda]
 
 Lengths are drawn from 1 to 512 by a seed, with 1, 2, primes and 512 among them; `--every` first runs each length from 1 to 512
 once. A length that is met first may be compiled for, and binds memory: that is the first sweep, less what a later one takes.
-After it calls are taken in turns, ours, Inductor's, eager's; ratios are of processor time, of the least of the rounds by length.
+`new ms` is how much longer the first call of a length takes than the second one, the median of lengths behind the first four,
+which compile. After it calls are taken in turns, ours, Inductor's, eager's; ratios are of processor time, of the least of the
+rounds by length. On a device they are of time until it is done.
 """
 
 from __future__ import annotations
@@ -80,12 +83,15 @@ def training(model: Any, parameters: Sequence[Any]) -> Run:
     return run
 
 
-def swept(run: Run, inputs: Sequence[Any]) -> float:
-    """Seconds for one call of each length."""
-    started = time.perf_counter()
-    for x in inputs:
-        run(x)
-    return time.perf_counter() - started
+def seconds_of(run: Run, x: Any, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Of a call, until it is done."""
+    on_device = x.device.type == "cuda"
+    clock = time.perf_counter if on_device else clock
+    started = clock()
+    run(x)
+    if on_device:
+        torch.cuda.synchronize()
+    return clock() - started
 
 
 def least(runs: dict[str, Run], inputs: Sequence[Any], rounds: int) -> dict[str, list[float]]:
@@ -94,9 +100,7 @@ def least(runs: dict[str, Run], inputs: Sequence[Any], rounds: int) -> dict[str,
     for _ in range(rounds):
         for number, x in enumerate(inputs):
             for name, run in runs.items():
-                started = time.process_time()
-                run(x)
-                found[name][number] = min(found[name][number], time.process_time() - started)
+                found[name][number] = min(found[name][number], seconds_of(run, x, time.process_time))
     return found
 
 
@@ -110,28 +114,29 @@ def counted(inner: Callable[..., Any], count: list[int]) -> Callable[..., Any]:
     return compile_graph
 
 
-def measure(name: str, mode: str, lengths: Sequence[int], rounds: int, every: bool) -> str:
+def measure(name: str, mode: str, lengths: Sequence[int], rounds: int, every: bool, device: str) -> str:
     """A line of the table."""
     inductor: Any = import_module("torch._inductor.compile_fx")
     before = inductor._compile_fx_inner
     torch._dynamo.reset()
     torch.manual_seed(0)
     make, sample = MODELS[name]
-    model = make()
-    inputs = [sample(length) for length in lengths]
-    first = [sample(length) for length in range(1, MOST + 1)] if every else inputs
+    model = make().to(device)
+    inputs = [sample(length).to(device) for length in lengths]
+    first = [sample(length).to(device) for length in range(1, MOST + 1)] if every else inputs
     ways = {"ours": fuse_opt, "inductor": "inductor"}
     compiled = {way: torch.compile(model, backend=backend) for way, backend in ways.items()}
     runs = {
         way: inference(m) if mode == "inference" else training(m, list(model.parameters()))
         for way, m in {**compiled, "eager": model}.items()
     }
-    count, seconds = [0], dict[str, float]()
+    count, seconds, new = [0], dict[str, float](), dict[str, float]()
     inductor._compile_fx_inner = counted(before, count)
     with collect_reports() as reports:
         for way in ways:
-            seconds[way] = swept(runs[way], first)
-            seconds[way] -= min(swept(runs[way], first) for _ in range(2))
+            sweeps = [[seconds_of(runs[way], x) for x in first] for _ in range(3)]
+            seconds[way] = sum(sweeps[0]) - min(map(sum, sweeps[1:]))
+            new[way] = 1e3 * statistics.median(a - b for a, b in zip(sweeps[0][4:], sweeps[1][4:], strict=True))
     inductor._compile_fx_inner = before
     error = max(
         ((a - b).abs().max() / b.abs().max().clamp(min=1e-6)).item()
@@ -141,7 +146,7 @@ def measure(name: str, mode: str, lengths: Sequence[int], rounds: int, every: bo
     times = least(runs, inputs, rounds)
     ratios = {way: [a / b for a, b in zip(times[way], times["eager"], strict=True)] for way in ways}
     geomean = {way: float(np.exp(np.mean(np.log(ratios[way])))) for way in ways}
-    texts = [f"{len(reports.graphs)} / {count[0]}", *(f"{seconds[way]:.1f}" for way in ways)]
+    texts = [f"{len(reports.graphs)} / {count[0]}", *(f"{each[way]:.1f}" for each in (seconds, new) for way in ways)]
     texts += [f"{geomean[way]:.2f} ({min(ratios[way]):.2f}-{max(ratios[way]):.2f})" for way in ways]
     texts += [f"{1e6 * statistics.median(times[way]):.0f}" for way in runs]
     by_length = ", ".join(f"{n}: {a:.2f} {b:.2f}" for n, a, b in sorted(zip(lengths, *ratios.values(), strict=True)))
@@ -158,17 +163,27 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=24)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--every", action="store_true", help="run each length from 1 to 512 in the first sweep")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     rng = np.random.default_rng(options.seed)
     drawn = [int(rng.integers(3, MOST)) for _ in range(options.lengths - 6)]
     lengths = [5, 7, 1, 2, 127, 512, *drawn]
     print(f"torch {torch.__version__}, {options.threads} threads, lengths {lengths}")
-    heads = ("graphs ours / Inductor", "first s ours", "Inductor", "ours / eager", "Inductor / eager", "median us ours")
+    heads = (
+        "graphs ours / Inductor",
+        "first s ours",
+        "Inductor",
+        "new ms ours",
+        "Inductor",
+        "ours / eager",
+        "Inductor / eager",
+        "median us ours",
+    )
     print(" | ".join((*heads, "Inductor", "eager", "error")))
     for name in options.models.split(","):
         for mode in options.modes.split(","):
-            print(measure(name, mode, lengths, options.rounds, options.every), flush=True)
+            print(measure(name, mode, lengths, options.rounds, options.every, options.device), flush=True)
 
 
 if __name__ == "__main__":

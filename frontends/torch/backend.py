@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from xdsl.dialects.builtin import StringAttr, UnitAttr
+from xdsl.dialects.builtin import UnitAttr
 
-from fuse_opt.dialects.analysis.numerics import LEVELS, NUMERICS, Numerics
-from fuse_opt.dialects.analysis.precision import KERNEL, STRICT
 from fuse_opt.dialects.analysis.training import TRAINING
-from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
-from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.torch.codegen.device_wrapper import compile_device_call
-from fuse_opt.frontends.torch.codegen.sized_call import SizedText
-from fuse_opt.frontends.torch.codegen.stated_symbols import state_symbols
 from fuse_opt.frontends.torch.codegen.steps import NoProgram, NoStats
 from fuse_opt.frontends.torch.codegen.wrapper import compile_call
 from fuse_opt.frontends.torch.devices import Attempted, check_device
-from fuse_opt.frontends.torch.dynamic_shapes import Specialized, is_known, metas_of, sized_metas_of
+from fuse_opt.frontends.torch.dumps import dump
+from fuse_opt.frontends.torch.dynamic_shapes import Specialized, is_known, metas_of
 from fuse_opt.frontends.torch.fallback import (
     Dispatched,
     Guarded,
@@ -42,63 +37,19 @@ from fuse_opt.frontends.torch.graph_passes.sums import join_terms
 from fuse_opt.frontends.torch.importer.imported import Imported
 from fuse_opt.frontends.torch.importer.importer import Importer
 from fuse_opt.frontends.torch.operators.decompositions import decompositions
+from fuse_opt.frontends.torch.options import Options, checked_options, mark, precision_of, target_of
 from fuse_opt.frontends.torch.partitioning import Partition, WithinBudget, kept_trials, least_cut
 from fuse_opt.frontends.torch.recording.recorded import Recorded
 from fuse_opt.frontends.torch.report import GraphReport, collect_reports, report
 from fuse_opt.frontends.torch.saved_values import saved_bytes
+from fuse_opt.frontends.torch.sized_graphs import compile_sized_graph
 from fuse_opt.tools.compiler import api
 from fuse_opt.tools.compiler.api import parse_budget
 
+_DEFAULT = Options()
 _log = logging.getLogger("fuse_opt.torch")
 
 __all__ = ["GraphReport", "Options", "collect_reports", "compile_graph", "fuse_opt"]
-
-
-@dataclass(frozen=True)
-class Options:
-    """What `torch.compile(..., options={...})` may say."""
-
-    target: str | None = None
-    """
-    "cpu" or "cuda": graphs of tensors elsewhere are PyTorch's. None takes both, each where it is. "emulated" runs kernels for
-    CUDA on tensors of the processor, slowly, to find errors.
-    """
-    pipeline: str | None = None
-    """The passes in place of the default ones, as `fuse-opt -p` takes them."""
-    backend: str | None = None
-    """Which backends may run ops, as `fuse-opt --backend` takes them."""
-    dump: str | None = None
-    """A directory for the programs as text, before and after the passes, with the generated C and calls."""
-    decisions: str | None = None
-    """A file of decisions to make, of all kinds, and no other."""
-    budget: str | None = None
-    """Bytes of intermediate values of each graph, such as 64MiB, with what is kept from forward to backward."""
-    tuned: str | None = None
-    """A file or folder of schedules that `fuse-tune` measured on this machine; `$FUSE_OPT_TUNED` stands in for None."""
-    programs: int = 256
-    """The most programs of one graph, where extents vary."""
-    strict: bool = False
-    """Whether what cannot be compiled is an error. If not, PyTorch runs the graph, and a warning says why."""
-    freezing: bool = True
-    """Whether what follows from parameters and buffers alone is kept between calls under inference, until one is written to."""
-    cuda_graphs: bool = False
-    """
-    Whether whole graphs on a device are recorded, and replayed as one CUDA graph; mode="reduce-overhead" says so, too. Memory of
-    intermediate values is then kept between calls.
-    """
-    channels_last: bool = False
-    """Whether convolutions of f16 and bf16 on a device have their channels innermost, whatever order the model has."""
-    numerics: Numerics = "finite"
-    """
-    Which implementations inference takes: "finite" ones may give NaN of an infinity, "strict" ones do not, "fast" ones round
-    otherwise.
-    """
-    emulate_precision_casts: bool = False
-    """Whether every operator rounds f16 and bf16, as eager's do; if not, they stay f32 inside of a kernel, as Inductor's do."""
-
-
-_TARGETS = ("cpu", "cuda", "emulated")
-_OPTIONS = tuple(field.name for field in fields(Options))
 
 
 def fuse_opt(
@@ -108,7 +59,7 @@ def fuse_opt(
     The backend: `torch.compile(model, backend="fuse_opt", options={"dump": "directory"})`. The options are those of
     `Options`; raises ValueError for others, and for values that they cannot have.
     """
-    checked = _checked(options)
+    checked = checked_options(options)
     if mode == "reduce-overhead":
         checked = replace(checked, cuda_graphs=True)
     original = Original(graph_module, checked.strict)
@@ -145,32 +96,6 @@ def _compiled(graph_module: Any, example_inputs: Sequence[Any], options: Options
     return _backend(options, original)(graph_module, example_inputs)
 
 
-def _checked(wanted: dict[str, Any] | None) -> Options:
-    options = dict(wanted or {})
-    unknown = sorted(options.keys() - set(_OPTIONS))
-    if unknown:
-        raise ValueError(f"option '{unknown[0]}': expected one of {', '.join(_OPTIONS)}; remove it")
-    if (target := options.get("target")) not in (None, *_TARGETS):
-        raise ValueError(f"option 'target': expected one of {', '.join(_TARGETS)}, got {target!r}")
-    for name in ("pipeline", "backend", "dump", "decisions", "budget", "tuned"):
-        if not isinstance(text := options.get(name), str | Path | None):
-            raise ValueError(f"option '{name}': expected a text, got {text!r}")
-    if (numerics := options.get("numerics", LEVELS[0])) not in LEVELS:
-        raise ValueError(f"option 'numerics': expected one of {', '.join(LEVELS)}, got {numerics!r}")
-    if (budget := options.get("budget")) is not None:
-        parse_budget(budget)
-    if (tuned := options.get("tuned")) is not None and not Path(tuned).exists():
-        raise ValueError(f"option 'tuned': there is no '{tuned}'; fuse-tune writes such a file")
-    if type(programs := options.get("programs", 1)) is not int or programs < 0:
-        raise ValueError(
-            f"option 'programs': expected a number of programs, got {programs!r}; 0 leaves graphs to PyTorch"
-        )
-    for name in ("strict", "freezing", "cuda_graphs", "channels_last", "emulate_precision_casts"):
-        if not isinstance(given := options.get(name, False), bool):
-            raise ValueError(f"option '{name}': expected True or False, got {given!r}")
-    return Options(**options)
-
-
 def _backend(options: Options, original: Original) -> Any:
     backends = import_module("torch._dynamo.backends.common")
     partition: Partition = least_cut
@@ -192,7 +117,7 @@ def compile_graph(
     example_inputs: Sequence[Any],
     *,
     kind: str = "inference",
-    options: Options = Options(),
+    options: Options = _DEFAULT,
     original: Original | None = None,
     tried: Sequence[Any] = (),
 ) -> Callable[[list[Any]], Any]:
@@ -238,7 +163,7 @@ def compile_graph(
         else:
             specialised = Specialized(graph_module, compile_for)
             try:
-                sized = _compile_sized(graph_module, kind, options, parameters, regenerated, specialised)
+                sized = compile_sized_graph(graph_module, kind, options, parameters, regenerated, specialised, leave)
             except Exception as error:
                 boxed = _left(graph_module, kind, original, error)
             else:
@@ -277,67 +202,6 @@ def _regenerated_results() -> frozenset[int]:
 def _visible_results() -> int | None:
     """How many results of the forward graph that is being compiled come before those that autograd keeps; None if unknown."""
     return getattr(_metadata(), "num_forward", None)
-
-
-def _compile_sized(
-    graph_module: Any,
-    kind: str,
-    options: Options,
-    parameters: frozenset[int],
-    regenerated: frozenset[int],
-    otherwise: Callable[[list[Any]], Any],
-) -> Callable[[list[Any]], Any] | None:
-    """
-    One program for all extents of a graph with symbols; None, with a remark, where it needs numbers. `otherwise` runs calls with
-    extents that are 0. Raises whatever goes wrong beside that.
-    """
-    started = time.perf_counter()
-    api.use_openmp_threads()
-    modes: Any = import_module("torch.utils._python_dispatch")
-    frozen = parameters if kind == "inference" and options.freezing else frozenset[int]()
-    try:
-        with sizes_asked_for(), torch.no_grad(), modes._disable_current_modes():
-            known = sized_metas_of(graph_module)
-            if known is None or options.budget is not None or options.target not in (None, "cpu"):
-                raise SizeRefusal("an argument is no number and no tensor of known layout, or options ask for numbers")
-            metas, sources = known
-            importer = Importer(
-                graph_module, metas, frozen=frozen, precision=_precision(options), regenerated=regenerated
-            )
-            if importer.device.type != "cpu":
-                raise SizeRefusal("programs of devices are for extents that are numbers")
-            imported = importer.run()
-            state_symbols(imported, sources)
-
-        def text(long_rows: bool, otherwise: Callable[[], Any]) -> SizedText:
-            with torch.no_grad(), modes._disable_current_modes():
-                return SizedText(imported, _sized_program(imported, kind, options, long_rows), sources, otherwise)
-
-        @cache
-        def beyond() -> Callable[[list[Any]], Any]:
-            try:
-                return text(True, lambda: otherwise).call
-            except SizeRefusal as error:
-                _log.info("remark: [torch] specialised: longer rows are compiled for each set of extents: %s", error)
-                return otherwise
-
-        found = text(False, beyond)
-    except SizeRefusal as error:
-        _log.info("remark: [torch] specialised: a %s graph is compiled for each set of extents: %s", kind, error)
-        return None
-    stats = found.native.usual.stats
-    report(GraphReport(kind, imported.counts, stats, time.perf_counter() - started, symbols=tuple(found.symbols)))
-    return found.call
-
-
-def _sized_program(imported: Imported, kind: str, options: Options, long_rows: bool) -> Any:
-    if not imported.has_results:
-        raise SizeRefusal("nothing is left that a program computes")
-    module = imported.module.clone()
-    if kind == "forward":
-        module.attributes[TRAINING] = UnitAttr()
-    with api.steered(options.decisions):
-        return api.compile_sized(module, long_rows, options.pipeline, backend=options.backend, tuned=options.tuned)
 
 
 def _left(graph_module: Any, kind: str, original: Original | None, error: Exception) -> Callable[[list[Any]], Any]:
@@ -379,7 +243,7 @@ def _compile(
             graph_module,
             metas,
             frozen=frozen,
-            precision=_precision(options),
+            precision=precision_of(options),
             libraries=emulated,
             regenerated=regenerated,
         )
@@ -392,10 +256,7 @@ def _compile(
             report(GraphReport(kind, imported.counts, NoStats(), time.perf_counter() - started, left=why))
             raise LeftError(why)
         with api.steered(options.decisions) as decisions:
-            if kind == "forward":
-                imported.module.attributes[TRAINING] = UnitAttr()
-            elif kind == "inference" and options.numerics != LEVELS[0]:
-                imported.module.attributes[NUMERICS] = StringAttr(options.numerics)
+            mark(imported.module, kind, options)
             program = _program(imported, options, saved, device if on_device else None, tried)
         if on_device:
             stored = [imported.placeholders.index(each.argument) for each in imported.stored]
@@ -416,7 +277,7 @@ def _compile(
             "_decisions.txt": decisions(),
             "_report.txt": found,
         }
-        _dump(Path(options.dump), kind, texts)
+        dump(Path(options.dump), kind, texts)
     return call
 
 
@@ -431,7 +292,7 @@ def _program(imported: Imported, options: Options, saved: int, device: Any, trie
     try:
         return api.compile(
             imported.module,
-            target="cpu" if device is None else "cuda" if device.type == "cpu" else f"cuda:{device.index or 0}",
+            target="cpu" if device is None else target_of(device),
             pipeline=options.pipeline,
             backend=options.backend,
             budget=budget,
@@ -454,7 +315,7 @@ def _trials(graph_module: Any, kind: str, options: Options) -> Any:
         return None
     modes: Any = import_module("torch.utils._python_dispatch")
     with torch.no_grad(), modes._disable_current_modes():
-        imported = Importer(graph_module, metas, precision=_precision(options)).run()
+        imported = Importer(graph_module, metas, precision=precision_of(options)).run()
     if kind == "forward":
         imported.module.attributes[TRAINING] = UnitAttr()
     passes = (options.pipeline, options.backend, options.tuned)
@@ -462,15 +323,3 @@ def _trials(graph_module: Any, kind: str, options: Options) -> Any:
         (str(imported.module), passes),
         lambda: api.trials(imported.module, options.pipeline, backend=options.backend, tuned=options.tuned),
     )
-
-
-def _precision(options: Options) -> str:
-    return STRICT if options.emulate_precision_casts else KERNEL
-
-
-def _dump(directory: Path, kind: str, texts: Mapping[str, object]) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    number = len(list(directory.glob("*_report.txt")))
-    for suffix, text in texts.items():
-        # not by a format: xDSL's is another text than that of the module
-        (directory / f"{number:03}_{kind}{suffix}").write_text(str(text) + "\n", encoding="utf-8")

@@ -102,7 +102,7 @@ class DeviceCallWriter(CallWriter):
 
     def _find_cuts(self, parts: int) -> frozenset[int]:
         """Between parts about as many bytes of results are new; small results are not worth a part."""
-        new = [0] * len(self.program.steps)
+        new = [0] * max(len(self.program.steps), 1)  # none where no result has an element
         for number in self._own_results():
             buffer = self.imported.buffers[number]
             new[self._first(number)] += prod(buffer.view.shape) * buffer.dtype.itemsize

@@ -139,7 +139,7 @@ class SizedText:
         self, imported: Imported, native: CallerSizes, sources: Sequence[Source], otherwise: Callable[[], Call]
     ) -> None:
         """`otherwise` gives what runs calls whose numbers this program is not for. Raises SizeRefusal."""
-        self.native = native
+        self.native, self.stats = native, native.usual.stats
         self.symbols = sorted({one.name for one in native.symbols} | set(native.layout.names))
         self._names = [name for name, _, _ in sources]
         if unknown := [name for name in self.symbols if name not in self._names]:

@@ -145,7 +145,7 @@ def specialised(*_: Any) -> None:
 @pytest.mark.parametrize(("most", "expected"), [(2, 2), (3, 3)])
 def test_programs_for_changing_sizes(most: int, expected: int, caplog: pytest.LogCaptureFixture, monkeypatch: Any):
     monkeypatch.setattr("fuse_opt.frontends.torch.fallback._AT_ONCE", 2)
-    monkeypatch.setattr("fuse_opt.frontends.torch.backend._compile_sized", specialised)
+    monkeypatch.setattr("fuse_opt.frontends.torch.backend.compile_sized_graph", specialised)
 
     def function(x: Any) -> Any:
         x.add_(1)

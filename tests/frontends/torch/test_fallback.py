@@ -9,7 +9,7 @@ from torch_testing import compiled, torch
 from torch_testing import fresh as fresh
 
 from fuse_opt.frontends.torch import backend as torch_backend
-from fuse_opt.frontends.torch import collect_reports, last_coverage
+from fuse_opt.frontends.torch import collect_reports, last_coverage, sized_graphs
 from fuse_opt.frontends.torch.fx.handler import Handler
 from fuse_opt.frontends.torch.operators.table import TABLE
 from fuse_opt.runtime.host.c_compiler import CCompiler, CompileError
@@ -71,11 +71,12 @@ def check_left(reason: str, *, dynamic: bool = False) -> None:
 @pytest.mark.parametrize("place", ["rewrite", "Importer", "compile_call", "api.compile"])
 def test_what_fails_in_any_part(place: str, dynamic: bool, monkeypatch: pytest.MonkeyPatch):
     error = raising(KeyError("no such thing"))
-    monkeypatch.setattr(torch_backend, "SizedText", error)
+    monkeypatch.setattr(sized_graphs, "SizedText", error)
     if place == "api.compile":
         monkeypatch.setattr(api, "compile", error)
     else:
         monkeypatch.setattr(torch_backend, place, error)
+        monkeypatch.setattr(sized_graphs, place, error, raising=False)
     check_left("no such thing", dynamic=dynamic)
 
 
@@ -137,7 +138,7 @@ def test_a_backward_graph_that_fails(dynamic: bool, monkeypatch: pytest.MonkeyPa
         return compile_one(graph_module, kind, *rest)
 
     monkeypatch.setattr(torch_backend, "_compile", forward_only)
-    monkeypatch.setattr(torch_backend, "_compile_sized", specialised)
+    monkeypatch.setattr(torch_backend, "compile_sized_graph", specialised)
     fast = compiled(function, dynamic=dynamic)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -151,7 +152,7 @@ def test_a_backward_graph_that_fails(dynamic: bool, monkeypatch: pytest.MonkeyPa
 
 
 def test_extents_beyond_the_limit_run_as_they_were_traced(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(torch_backend, "_compile_sized", specialised)
+    monkeypatch.setattr(torch_backend, "compile_sized_graph", specialised)
     fast, x = compiled(function, dynamic=True, options={"programs": 1}), torch.randn(5, 4)
     assert "aten::_softmax" not in operators(fast, torch.randn(3, 4))
     assert operators(fast, x) == operators(function, x)
@@ -159,7 +160,7 @@ def test_extents_beyond_the_limit_run_as_they_were_traced(monkeypatch: pytest.Mo
 
 
 def test_extents_beyond_the_limit_have_gradients(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(torch_backend, "_compile_sized", specialised)
+    monkeypatch.setattr(torch_backend, "compile_sized_graph", specialised)
     fast = compiled(function, dynamic=True, options={"programs": 1})
     for extents in ((3, 4), (5, 4), (5, 6)):
         assert_gradients_of_eager(fast, extents)
