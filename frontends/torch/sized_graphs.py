@@ -116,6 +116,7 @@ def _sized_program(
             program = api.compile_sized(
                 module, long_rows, options.pipeline, backend=options.backend, tuned=options.tuned
             )
+            end, source = ".c", program.usual.source
         else:
             program = api.compile_sized_on_device(
                 module,
@@ -127,6 +128,6 @@ def _sized_program(
                 tuned=options.tuned,
                 emulated=options.target == "emulated",
             )
-        end = ".c" if device is None else ".cu"
-        texts |= {"_optimized.mlir": module, end: program.usual.source, "_decisions.txt": decisions()}
+            end, source = ".cu", program.source
+        texts |= {"_optimized.mlir": module, end: source, "_decisions.txt": decisions()}
     return program

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from fuse_opt.lowering.emit.sized_program import SizedProgram
 from fuse_opt.lowering.program import LibraryCall, Program, Segment
 from fuse_opt.runtime.cuda.program import CompiledKernels, CudaProgram
 
@@ -34,13 +35,13 @@ class SizedCudaProgram:
 class ProgramsOfText:
     """The programs for numbers that a text for all sizes is, loaded in some way, as for callers that bind them."""
 
-    def __init__(self, at: Callable[[Mapping[str, int]], Program], load: Callable[[Program], Any]) -> None:
-        """`at` gives what the program is where symbols have values; `load` may share the kernels of the text."""
-        self._at, self._load = at, load
+    def __init__(self, sized: SizedProgram, load: Callable[[Program], Any]) -> None:
+        """`load` may share the kernels of the text."""
+        self.sized, self._load = sized, load
 
     def at(self, values: Mapping[str, int]) -> Any:
         """Raises what the record's evaluation raises, and what loading does."""
-        return self._load(without_empty_launches(self._at(values)))
+        return self._load(without_empty_launches(self.sized.at(values)))
 
 
 def without_empty_launches(program: Program) -> Program:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -16,7 +17,7 @@ from fuse_opt.dialects.interfaces.symbols import Stated
 from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.lowering.emit.sized_program import SizedProgram
 from fuse_opt.lowering.emit.traced import TracedProgram, trace_program
-from fuse_opt.lowering.program import LibraryCall
+from fuse_opt.lowering.program import LibraryCall, Program, Segment
 from fuse_opt.tools.compiler.builders import Backend, cuda_text
 from fuse_opt.tools.compiler.pipeline import make_passes
 from fuse_opt.tools.compiler.sized import (
@@ -28,6 +29,9 @@ from fuse_opt.tools.compiler.sized import (
     symbols_of,
 )
 from fuse_opt.tools.compiler.specialization import Shapes, SpecializedPrograms, bind, specialize
+
+if TYPE_CHECKING:
+    from fuse_opt.runtime.cuda.sized_program import ProgramsOfText
 
 KEPT = 8
 """Programs for some extents that are kept, with their graphs: the one that was not used for the longest time goes first."""
@@ -97,22 +101,48 @@ def text_for_sizes(module: ModuleOp, function: str | None, passes: Sequence[Modu
         return None
 
 
+@dataclass(frozen=True)
+class BoundStructure:
+    """What the programs of a text have in common: the record, with sizes in the place of numbers, and which steps are whose."""
+
+    program: Program
+    stats: Any
+    """Of one for numbers that stand for all."""
+    compiled_calls: tuple[frozenset[int], bool]
+    is_captured: bool
+
+    @property
+    def steps(self) -> Sequence[Segment | LibraryCall]:
+        return self.program.steps
+
+
 class BoundPrograms:
     """The programs of one text for all sizes, for a caller that binds them to memory of its own."""
 
-    def __init__(self, function: FuncOp, native: Any) -> None:
+    def __init__(self, function: FuncOp, native: ProgramsOfText) -> None:
         """`function` is what it was compiled of, with its symbols."""
         self.symbols = symbols_of(function)
         self._native = native
+        usual = {one.name: one.usual for one in self.symbols}
+        self.names = tuple(self.named(usual))
+        """Of symbols, and of what follows from them, as places in the arena do."""
+        example = self.at(usual)
+        self.structure = BoundStructure(
+            native.sized.program, example.stats, example.compiled_calls, example.is_captured
+        )
+
+    @property
+    def source(self) -> str:
+        """The CUDA text."""
+        return self.structure.program.source
 
     def at(self, values: Mapping[str, int]) -> Any:
         """The one where symbols have these values. Raises LongRows where its text is not for them, and OverflowError."""
         return self._native.at(values)
 
-    @property
-    def usual(self) -> Any:
-        """One for values that stand for all."""
-        return self.at({one.name: one.usual for one in self.symbols})
+    def named(self, values: Mapping[str, int]) -> Mapping[str, int]:
+        """The values of all `names` where symbols have these; further ones, of symbols that it has not, stay."""
+        return self._native.sized.named(values)
 
 
 def compile_bound_for_sizes(
@@ -138,7 +168,7 @@ def _load_emulated(sized: SizedProgram) -> Any:
     from fuse_opt.runtime.emulation.program import Kernels
 
     kernels = Kernels(sized.program.source) if sized.program.source else None
-    return ProgramsOfText(sized.at, lambda program: EmulatedCallerProgram(program, kernels))
+    return ProgramsOfText(sized, lambda program: EmulatedCallerProgram(program, kernels))
 
 
 def _load_bound(sized: SizedProgram, device: int | None) -> Any:
@@ -150,7 +180,7 @@ def _load_bound(sized: SizedProgram, device: int | None) -> Any:
         kernels = CallerKernels(sized.program, number=device)
     except KernelRefused as error:
         raise SizeRefusal(f"a kernel does not compile: {error}") from error
-    return ProgramsOfText(sized.at, lambda program: CallerProgram(program, compiled=kernels))
+    return ProgramsOfText(sized, lambda program: CallerProgram(program, compiled=kernels))
 
 
 def _built(

@@ -7,7 +7,7 @@ on the host: tables of addresses and packed arguments of launches, for each stre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from math import prod
@@ -15,6 +15,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.frontends.torch.codegen.steps import FrameView
 from fuse_opt.frontends.torch.codegen.wrapper import CallWriter
 from fuse_opt.frontends.torch.fx.api import DTYPES, torch
@@ -29,7 +31,7 @@ _MOST_STREAMS = 16
 """Streams whose tables are kept while nobody calls the graph."""
 _ALIGNMENT = 256
 """Of an arena, in bytes."""
-_PARTS = 8
+PARTS = 8
 """Of a backward graph: gradients are as large as what they follow from, and take the place of what was kept for them."""
 _SMALLEST_PART = 8 << 20
 """Bytes of new results; another launch of a piece is a few microseconds of the host."""
@@ -61,28 +63,33 @@ class DeviceCallWriter(CallWriter):
         return all(map(self._is_compiled, own)) and self.native.is_captured
 
     def _text(self) -> str:
-        head = ["def call(args):"]
-        if self.imported.placeholders:
-            head.append(f"    {', '.join(self.imported.placeholders)}, = args")
-        head.append("    args.clear()")
+        arena = self._arena_lines()
+        lines = [*self._start(), *self._frame_lines("take"), *arena, *self.lines]
+        return "\n".join(["def call(args):", *(f"    {line}" for line in lines)]) + "\n"
+
+    def _start(self) -> list[str]:
+        """What takes the arguments apart."""
+        names = self.imported.placeholders
+        return [*([f"{', '.join(names)}, = args"] if names else []), "args.clear()"]
+
+    def _frame_lines(self, take: str) -> list[str]:
+        """What a run needs to itself, which a function gives for a stream."""
+        lines: list[str] = []
         if self._is_framed():
-            head += [
-                "    stream = current()",
-                "    frame = take(stream)",
-                "    table, pieces, check = frame",
-                "    check()",
-            ]
+            lines += ["stream = current()", f"frame = {take}(stream)", "table, pieces, check = frame", "check()"]
         if self.pieces:
-            head.append(f"    {', '.join(self.pieces)}, = pieces")
-        head += [f"    {line}" for line in self._arena_lines()]
-        return "\n".join([*head, *(f"    {line}" for line in self.lines)]) + "\n"
+            lines.append(f"{', '.join(self.pieces)}, = pieces")
+        return lines
 
     def _arena_lines(self) -> list[str]:
         """The arena as a tensor, and tensors in it, and in constants."""
         lines: list[str] = []
         if self.arena is not None:
             self.names["new_arena"] = arena_maker(self.device)
-            lines += [f"arena = new_arena({self.program.arena_bytes})", f"table[{self.arena}] = arena.data_ptr()"]
+            lines += [
+                f"arena = new_arena({self.extents(self.program.arena_bytes)})",
+                f"table[{self.arena}] = arena.data_ptr()",
+            ]
         typed: dict[tuple[int, Any], str] = {}
         for view, name in self.views.items():
             if (key := (view.buffer, view.dtype)) not in typed:
@@ -105,7 +112,7 @@ class DeviceCallWriter(CallWriter):
         new = [0] * max(len(self.program.steps), 1)  # none where no result has an element
         for number in self._own_results():
             buffer = self.imported.buffers[number]
-            new[self._first(number)] += prod(buffer.view.shape) * buffer.dtype.itemsize
+            new[self._first(number)] += estimate(prod(buffer.view.shape)) * buffer.dtype.itemsize
         wanted, found, since = max(sum(new) // parts, _SMALLEST_PART), set[int](), 0
         for number, nbytes in enumerate(new):
             if since and parts > 1 and since + nbytes > wanted:
@@ -148,7 +155,8 @@ class DeviceCallWriter(CallWriter):
         buffer = self.imported.buffers[number]
         self.names["empty"] = empty_maker(self.device)
         dtype = self.constant("dtype", buffer.dtype)
-        self.lines.append(f"r{number} = empty({buffer.view.shape}, {buffer.view.strides}, {dtype})")
+        shape, strides = self.extents(buffer.view.shape), self.extents(buffer.view.strides)
+        self.lines.append(f"r{number} = empty({shape}, {strides}, {dtype})")
 
     def _write_library(self, number: int, step: Any) -> None:
         """A routine of the host, on copies of its arrays."""
@@ -179,7 +187,8 @@ def _refs(step: Any) -> Sequence[Any]:
 
 def _in_elements(view: FrameView) -> View:
     size = view.dtype.itemsize
-    assert view.offset % size == 0, "a value that is not aligned to its elements"
+    aligned = isinstance(view.offset, Size) or view.offset % size == 0
+    assert aligned, "a value that is not aligned to its elements"
     return View(view.view.shape, view.view.strides, view.view.offset + view.offset // size)
 
 
@@ -190,9 +199,9 @@ def compile_device_call(
     The function that runs a graph on a device, for the list of its arguments, which it empties; and its text. The device is
     the processor where kernels are emulated. Where the call can be `recorded`, the function is that.
     """
-    writer = DeviceCallWriter(imported, native, device, _PARTS if is_backward else 1)
+    writer = DeviceCallWriter(imported, native, device, PARTS if is_backward else 1)
     text = writer.write()
-    frames = Frames(writer)
+    frames = Frames(writer.native, writer.cuts, writer.memory)
     names = {**writer.names, "take": frames.take, "give": frames.give, "current": current_stream(device)}
     exec(compile(text, "<fuse_opt call>", "exec"), names)
     call = cast(Callable[[list[Any]], Any], names["call"])
@@ -205,9 +214,9 @@ def compile_device_call(
 class Frames:
     """Bindings of a program that nobody uses now, by the stream that they were last used on."""
 
-    def __init__(self, writer: DeviceCallWriter) -> None:
-        self._native, self._cuts = writer.native, writer.cuts
-        self._memory = writer.memory
+    def __init__(self, native: Any, cuts: frozenset[int], memory: Mapping[int, Any]) -> None:
+        """`memory` has the constants, by buffer."""
+        self._native, self._cuts, self._memory = native, cuts, memory
         self._idle: dict[int, list[Any]] = {}
 
     def take(self, stream: int) -> Any:

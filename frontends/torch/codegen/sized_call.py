@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, cast
 
 from fuse_opt.dialects.types.extents import evaluate
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
+from fuse_opt.frontends.torch.codegen.results import Results
 from fuse_opt.frontends.torch.codegen.size_text import size_text
 from fuse_opt.frontends.torch.codegen.steps import POOLED, flat_memory, follow_threads, library_step
 from fuse_opt.frontends.torch.codegen.wrapper import MOST_IDLE, CallWriter, expect_memory
@@ -30,18 +32,13 @@ Source = tuple[str, int, int | None]
 """A symbol, the position of an argument that is it or, with an axis, has it as an extent."""
 
 
-class SizedWriter(CallWriter):
-    """Writes the function of a call, and those of what follows from the numbers that it brings."""
+class ComputedExtents(Results):
+    """What of a writer's numbers depends on symbols has names in its text."""
 
-    def __init__(self, imported: Imported, native: CallerSizes, sources: Sequence[Source]) -> None:
-        super().__init__(imported, native.usual)
-        self._sources = sources
-        self._layout = native.layout
-        self._words = {name: f"s{number}" for number, (name, _, _) in enumerate(sources)}
-        self.computed: dict[Sequence[Extent] | Extent, str] = {}
+    @cached_property
+    def computed(self) -> dict[Sequence[Extent] | Extent, str]:
         """Numbers, and tuples of these, that depend on symbols, by the names that they have in the text."""
-        self.bases: list[tuple[int, Any]] = []
-        """The buffers that views are of, as tensors of one axis of these types."""
+        return {}
 
     def extents(self, numbers: Sequence[Extent] | Extent) -> str:
         given = (numbers,) if isinstance(numbers, int | Size) else numbers
@@ -49,6 +46,22 @@ class SizedWriter(CallWriter):
             return repr(numbers)
         key = numbers if isinstance(numbers, int | Size) else tuple(numbers)
         return self.computed.setdefault(key, f"z{len(self.computed)}")
+
+    def numbers_text(self, words: Mapping[str, str]) -> str:
+        """A function of the words, which has symbols by name, that gives these numbers. Raises KeyError for another symbol."""
+        return function_text("numbers", list(words.values()), [size_text(entry, words) for entry in self.computed])
+
+
+class SizedWriter(ComputedExtents, CallWriter):
+    """Writes the function of a call, and those of what follows from the numbers that it brings."""
+
+    def __init__(self, imported: Imported, native: CallerSizes, sources: Sequence[Source]) -> None:
+        super().__init__(imported, native.usual)
+        self._sources = sources
+        self._layout = native.layout
+        self._words = {name: f"s{number}" for number, (name, _, _) in enumerate(sources)}
+        self.bases: list[tuple[int, Any]] = []
+        """The buffers that views are of, as tensors of one axis of these types."""
 
     def _new(self, view: View, dtype: str, nbytes: Extent) -> str:
         if not isinstance(nbytes, Size):
@@ -84,13 +97,9 @@ class SizedWriter(CallWriter):
     def _text(self) -> str:
         """Raises SizeRefusal for a symbol that no argument has."""
         try:
-            return f"{self._numbers()}\n\n{self._views()}\n\n{super()._text()}"
+            return f"{self.numbers_text(self._words)}\n\n{self._views()}\n\n{super()._text()}"
         except KeyError as error:
             raise SizeRefusal(f"no argument says what the symbol {error} is") from error
-
-    def _numbers(self) -> str:
-        items = [size_text(entry, self._words) for entry in self.computed]
-        return _function("numbers", list(self._words.values()), items)
 
     def _views(self) -> str:
         """Of the numbers of symbols, those of the program, and `bases`."""
@@ -105,13 +114,14 @@ class SizedWriter(CallWriter):
             at = f"{texts[2]} + {begin} // {found.dtype.itemsize}"
             items.append(f"strided(bases[{self.bases.index(base)}], {texts[0]}, {texts[1]}, {at})")
         self.names["strided"] = _strided
-        return _function("views", [*self._words.values(), "n", "bases"], items)
+        return function_text("views", [*self._words.values(), "n", "bases"], items)
 
     def _write_library(self, number: int, step: Any) -> None:
         self.lines.append(f"library(frame, {number})")
 
 
-def _function(name: str, parameters: Sequence[str], items: Sequence[str]) -> str:
+def function_text(name: str, parameters: Sequence[str], items: Sequence[str]) -> str:
+    """A function that gives a tuple."""
     lines = [f"        {item},\n" for item in items]
     return f"def {name}({', '.join(parameters)}):\n    return (\n{''.join(lines)}    )\n"
 

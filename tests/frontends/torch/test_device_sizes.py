@@ -14,6 +14,7 @@ from torch_block import Block  # noqa: E402
 
 from fuse_opt.frontends.torch import collect_reports  # noqa: E402
 from fuse_opt.frontends.torch.codegen import sized_device_call  # noqa: E402
+from fuse_opt.frontends.torch.codegen.sized_device_call import SizedDeviceCall  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="CUDA C is emulated by g++")
 
@@ -97,13 +98,13 @@ def test_lengths_that_a_text_is_not_for(monkeypatch: pytest.MonkeyPatch):
 def test_calls_of_the_last_vectors_are_kept(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sized_device_call, "KEPT", 2)
     made: list[int] = []
-    kept = sized_device_call.compile_device_call
+    kept = SizedDeviceCall._vector_of  # pyright: ignore[reportPrivateUsage]
 
-    def noted(imported: Any, *given: Any, **named: Any) -> Any:
-        made.append(imported.buffers[0].view.shape[0])
-        return kept(imported, *given, **named)
+    def noted(self: Any, values: dict[str, int]) -> Any:
+        made.append(max(values.values()))
+        return kept(self, values)
 
-    monkeypatch.setattr(sized_device_call, "compile_device_call", noted)
+    monkeypatch.setattr(SizedDeviceCall, "_vector_of", noted)
     fast = emulated(torch.nn.functional.gelu)
     for length in (5, 6, 5, 6, 7, 6, 5):
         x = torch.randn(length, 3)
