@@ -131,10 +131,11 @@ def _make_run(ops: Iterable[OpaqueOp], name: str) -> None:
 
 
 def _is_taken(op: OpaqueOp) -> bool:
-    """Whether an implementation takes the op as its operands and results lie."""
+    """Whether an implementation takes the op as its operands and results lie, and runs it on this machine."""
     site = Site.of(op)
     try:
-        return any(not offer.composite and offer.refusal(site) is None for offer in allowed_offers(op))
+        offers = (offer for offer in allowed_offers(op) if not offer.composite and offer.refusal(site) is None)
+        return any(offer.machine_refusal(site) is None for offer in offers)
     except BackendFault as fault:
         raise RefusedError(str(fault), op) from fault
 
