@@ -89,4 +89,6 @@ def test_a_run_by_onednn_allocates_nothing(
         FakeOneDnn(tmp_path, monkeypatch).say(scratch=100)
     elif isinstance(reason := find_library(), str):
         pytest.skip(f"no oneDNN: {reason}")
+    elif "avx512f" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("products of oneDNN's allocate 16 KiB themselves in a call, where it has no code for AVX-512")
     check(counter, ROOT / "examples" / "ffn.mlir", "onednn,-fuse", "onednn.matmul")
