@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fuse_opt.frontends.torch.fx.api import torch
-from fuse_opt.tools.compiler import api
+from fuse_opt.tools.compiler.targets import cuda_problem
 
 
 def check_device(device: Any, target: str | None) -> None:
@@ -19,7 +19,7 @@ def check_device(device: Any, target: str | None) -> None:
     if device.type != "cuda":
         return
     torch.cuda.init()  # the context of the device that is open is PyTorch's
-    if (problem := api.cuda_problem(device.index or 0)) is not None:
+    if (problem := cuda_problem(device.index or 0)) is not None:
         raise NotImplementedError(f"tensors on {device}: {problem}")
 
 

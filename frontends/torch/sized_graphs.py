@@ -25,7 +25,7 @@ from fuse_opt.frontends.torch.importer.importer import Importer
 from fuse_opt.frontends.torch.options import Options, mark, precision_of, target_of
 from fuse_opt.frontends.torch.report import GraphReport, report
 from fuse_opt.tools.compiler import api
-from fuse_opt.tools.compiler.device_sizes import BoundPrograms
+from fuse_opt.tools.compiler.device_sizes import BoundPrograms, compile_sized_on_device
 from fuse_opt.tools.compiler.sized import CallerSizes
 
 _log = logging.getLogger("fuse_opt.torch")
@@ -118,7 +118,7 @@ def _sized_program(
             )
             end, source = ".c", program.usual.source
         else:
-            program = api.compile_sized_on_device(
+            program = compile_sized_on_device(
                 module,
                 long_rows,
                 lambda step: call_site(step) is not None,

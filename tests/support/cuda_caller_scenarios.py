@@ -17,6 +17,7 @@ from ir_testing import parse
 from fuse_opt.runtime.cuda.caller_program import CallerProgram
 from fuse_opt.runtime.device.driver import open_device
 from fuse_opt.tools.compiler import api
+from fuse_opt.tools.compiler.device_sizes import compile_sized_on_device
 
 TEXT = """
 func.func @main(%x: tensor<8x24xf32>) -> (tensor<8x24xf32>, tensor<8xf32>) {
@@ -89,7 +90,7 @@ def pieces_for_any_rows() -> str:
     """One text for all rows: programs for some share its kernels, and their bindings are apart."""
     text = TEXT.replace("8x24", "?x24").replace("<8xf32>", "<?xf32>").replace("%x: tensor<?x24xf32>", f"%x: {ROWS}")
     text = text.replace("graph.cumulative_sum %e {axis = 1 : i64}", "graph.tanh %e")
-    programs = api.compile_sized_on_device(parse(text), False, lambda step: False)
+    programs = compile_sized_on_device(parse(text), False, lambda step: False)
     device = open_device()
     driver: Any = device.driver
     random, rows_met = np.random.default_rng(0), (5, 1, 700, 5, 4096)

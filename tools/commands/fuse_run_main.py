@@ -110,7 +110,7 @@ def _inputs(parser: argparse.ArgumentParser, words: Sequence[str]) -> _Inputs:
 
 
 def _target(text: str) -> str:
-    from fuse_opt.tools.compiler.api import check_target
+    from fuse_opt.tools.compiler.targets import check_target
 
     try:
         check_target(text)

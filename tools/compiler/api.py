@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.prepared import freeze_arguments
 from fuse_opt.lowering.emit.traced import TracedProgram, trace_program
 from fuse_opt.lowering.reference.interpreter import entry_function
-from fuse_opt.passes.devices.gpu_attach_device import attach_found, make_for
+from fuse_opt.passes.devices.gpu_attach_device import make_for
 from fuse_opt.passes.recompute.budget import OverBudget as OverBudget
 from fuse_opt.passes.recompute.budget import over_budget as over_budget
 from fuse_opt.passes.recompute.budget import parse_budget, within_budget
 from fuse_opt.passes.recompute.first_fit import first_that_fits as first_that_fits
 from fuse_opt.passes.recompute.trials import Trials
-from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
-from fuse_opt.runtime.device.driver import device_problem, open_device
 from fuse_opt.runtime.growing import GrowingCaches
 from fuse_opt.runtime.stored_arrays import PatternError as PatternError
-from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table, with_host_device, with_tuned
+from fuse_opt.tools.compiler.backend_switch import with_dispatch_table
 from fuse_opt.tools.compiler.builders import (
     Backend,
     Reference,
@@ -39,7 +36,7 @@ from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram, 
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.located import Source, located
 from fuse_opt.tools.compiler.notebook import Page, page_of
-from fuse_opt.tools.compiler.pipeline import FOR_CPUS, LAUNCH_BY_LAUNCH, UNFUSED_PIPELINE, make_passes, run_pipeline
+from fuse_opt.tools.compiler.pipeline import LAUNCH_BY_LAUNCH, make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context, register
 from fuse_opt.tools.compiler.signature import Signature, call_with_parts
 from fuse_opt.tools.compiler.sized import CallerSizes, SizedPrograms
@@ -52,18 +49,12 @@ from fuse_opt.tools.compiler.specialization import (
     recent_calls,
     specialize,
 )
+from fuse_opt.tools.compiler.targets import all_passes, attach, place_of, unfused
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.parsing import decode, parse_module
 from fuse_opt.tools.steering.expectations import Expectation, checked, parse_expectations
 
-if TYPE_CHECKING:
-    from fuse_opt.lowering.program import LibraryCall
-    from fuse_opt.tools.compiler.device_sizes import BoundPrograms
-
 __all__ = ["CompiledProgram", "InputError", "compile", "evaluate", "load", "optimize", "register", "show"]
-
-
-TARGETS = ("cpu", "cuda", "reference")
 
 
 def load(source: Source, ctx: Context | None = None) -> ModuleOp:
@@ -169,8 +160,8 @@ def compile(
     What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
     kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
     """
-    target, number = _place(target)
-    passes = _all_passes(target, pipeline, backend, poison, tuned, number)
+    target, number = place_of(target)
+    passes = all_passes(target, pipeline, backend, poison, tuned, number)
     target = _usable(target, whole)
     caches: GrowingCaches | None = None
     if growing:
@@ -200,23 +191,6 @@ def compile(
     )
 
 
-def check_target(target: str) -> tuple[str, int | None]:
-    """A target without the number of a device, and that number, None without one. Raises ValueError for an unknown one."""
-    kind, colon, number = target.partition(":")
-    known = kind == "cuda" and number.isascii() and number.isdecimal() if colon else kind in TARGETS
-    if not known:
-        raise ValueError(f"unknown target '{target}'; expected one of {', '.join(TARGETS)}, or cuda:0 and so on")
-    return kind, int(number) if colon else None
-
-
-def _place(target: str) -> tuple[str, int | None]:
-    """A target, and the number of a device: of the one that "cuda" is now."""
-    kind, number = check_target(target)
-    if kind == "cuda" and number is None and device_problem() is None:
-        number = open_device().number
-    return kind, number
-
-
 def _growing(source: Source, function: str | None, target: str) -> tuple[ModuleOp, GrowingCaches]:
     """The module with buffers with room in the place of caches, and what calls it."""
     if target != "cpu":
@@ -244,33 +218,9 @@ def compile_sized(
     """
     require_c_compiler()
     make_for(module, "cpu")
-    passes = _all_passes("cpu", pipeline, backend, False, tuned)
+    passes = all_passes("cpu", pipeline, backend, False, tuned)
     with located(module, module):
         return CallerSizes(*compile_function_sized(module, None, passes, long_rows))
-
-
-def compile_sized_on_device(
-    module: ModuleOp,
-    long_rows: bool,
-    is_callers: Callable[[LibraryCall], bool],
-    pipeline: str | Sequence[str] | None = None,
-    *,
-    target: str = "cuda",
-    backend: str | None = None,
-    tuned: str | Path | None = None,
-    emulated: bool = False,
-) -> BoundPrograms:
-    """
-    The same for a device, or with `emulated` for the CPU that stands in for one. The caller makes those calls that are its own
-    (`is_callers`).
-    """
-    from fuse_opt.tools.compiler.device_sizes import compile_bound_for_sizes
-
-    target, number = _place(target)
-    _attach(module, target, number)
-    passes = _all_passes(target, pipeline, backend, False, tuned, number)
-    with located(module, module):
-        return compile_bound_for_sizes(module, passes, long_rows, is_callers, number, emulated)
 
 
 def trials(
@@ -285,7 +235,7 @@ def trials(
     What becomes of a program for "cpu", of known extents, with ever more recomputation. Decisions of a trial, replayed, make it
     again. Raises what `compile` raises, and InputError for a pipeline without `rematerialize` or `plan-memory`.
     """
-    passes = _all_passes("cpu", pipeline, backend, False, tuned)
+    passes = all_passes("cpu", pipeline, backend, False, tuned)
     module = load(source).clone()
 
     def run(changed: ModuleOp, chosen: Sequence[ModulePass]) -> None:
@@ -297,23 +247,6 @@ def trials(
         make_for(module, "cpu")
         freeze_arguments(entry_function(module, function), frozenset())
         return Trials(module, passes, run, measure_of_arenas("cpu", function))
-
-
-def _all_passes(
-    target: str,
-    pipeline: str | Sequence[str] | None,
-    backend: str | None,
-    poison: bool,
-    tuned: str | Path | None,
-    device: int | None = None,
-) -> list[ModulePass]:
-    """What runs for a target, with what a caller says of backends and schedules."""
-    chosen = backend_passes(
-        backend, _unavailable(target, device), load_problem if target == "cpu" else lambda name: None
-    )
-    passes = with_dispatch_table([*chosen, *_passes(target, pipeline, poison)])
-    passes = with_host_device(passes) if target == "cpu" else passes
-    return passes if target == "reference" else with_tuned(passes, tuned)
 
 
 def _compiled(
@@ -330,7 +263,7 @@ def _compiled(
     module = load(source)
     module = module.clone() if module is source else module
     with located(source, module):
-        _attach(module, target, device)
+        attach(module, target, device)
         entry = entry_function(module, function)
         freeze_arguments(entry, frozen)
         if target == "cpu" and is_dynamic(entry):
@@ -352,74 +285,12 @@ def _compiled(
                 recent,
             )
         elif target == "cuda" and sized and is_dynamic(entry):
-            backend = _on_device(module, entry, function, passes, build, device)
+            from fuse_opt.tools.compiler.device_sizes import on_device
+
+            backend = on_device(module, entry, function, passes, build, device)
         else:
             backend = build(module, function, passes)
         return Compiled(Signature.of(entry_function(module, function)), module, backend)
-
-
-def _attach(module: ModuleOp, target: str, number: int | None) -> None:
-    """The module is for a target from now on, and for the device that is there."""
-    if target == "cuda" and device_problem(number) is None:
-        found = open_device(number)
-        attach_found(module, found.name, found.figures())
-    make_for(module, target)
-
-
-def _on_device(
-    module: ModuleOp,
-    entry: FuncOp,
-    function: str | None,
-    passes: Sequence[ModulePass],
-    build: Callable[[ModuleOp, str | None, Sequence[ModulePass]], Backend],
-    device: int | None,
-) -> Backend:
-    """What runs a function of unknown extents there; its text where no device can, for all sizes."""
-    from fuse_opt.tools.compiler.device_sizes import device_programs, text_for_sizes
-
-    if (problem := cuda_problem(device)) is None:
-        return device_programs(module, entry, function, passes, build, device)
-    return text_for_sizes(module, function, passes, problem) or build(module, function, passes)
-
-
-def _unavailable(target: str, device: int | None) -> Mapping[str, str]:
-    """The backends that a target lacks here, and why. Text for CUDA is the same on all machines that cannot run it."""
-    if target == "cuda" and device_problem(device) is not None:
-        return {}
-    return unavailable_backends(target)
-
-
-def _passes(target: str, pipeline: str | Sequence[str] | None, poison: bool) -> list[ModulePass]:
-    """What runs for a target: the pipeline, what completes one of the caller's, and what poisoned memory needs."""
-    if poison and target != "cpu":
-        raise ValueError(f"poison=True fills the arena of target 'cpu' between steps; got target '{target}'")
-    if target == "reference" and pipeline is None:
-        return []
-    passes = make_passes(pipeline)
-    if pipeline is not None:
-        passes += _completion(passes, target)
-    else:
-        passes = _for_target(passes, target)
-    return passes + (make_passes(LAUNCH_BY_LAUNCH) if poison else [])
-
-
-def _for_target(passes: Sequence[ModulePass], target: str) -> list[ModulePass]:
-    return [each for each in passes if target == "cpu" or each.name not in FOR_CPUS]
-
-
-def _unfused(target: str) -> list[ModulePass]:
-    """The passes that bring what is left into kernels with schedules and memory."""
-    return _for_target(make_passes(UNFUSED_PIPELINE), target)
-
-
-def _completion(passes: Sequence[ModulePass], target: str) -> list[ModulePass]:
-    """
-    The passes that bring what others left over into kernels with schedules and memory, with the options that the caller
-    gave to them last; none where they ran just now.
-    """
-    given = {each.name: each for each in passes}
-    completion = [given.get(each.name, each) for each in _unfused(target)]
-    return [] if passes[-len(completion) :] == completion else completion
 
 
 def _usable(target: str, whole: bool) -> str:
@@ -459,7 +330,7 @@ def _backend(
         made = builder(target, poison, whole, emulated, device)
         if whole:
             return made.build(module, function)
-        again = [*with_dispatch_table(_unfused(target)), *(make_passes(LAUNCH_BY_LAUNCH) if poison else [])]
+        again = [*with_dispatch_table(unfused(target)), *(make_passes(LAUNCH_BY_LAUNCH) if poison else [])]
         return build_unfusing(made, lambda changed: run_pipeline(changed, again, make_context()), module, function)
 
 
@@ -481,15 +352,6 @@ def steered(replay: str | Path | None = None) -> Generator[Callable[[], str]]:
             yield lambda: texts.format_decisions(made)
     except texts.DecisionError as error:
         raise InputError(error.file, error.line, error.col, error.message) from error
-
-
-def cuda_problem(number: int | None = None) -> str | None:
-    """Why no program for "cuda", or for the device of a number, can run here; None where one can."""
-    from fuse_opt.runtime.device.compiler import find_cuda_compiler
-
-    if (problem := device_problem(number)) is None and find_cuda_compiler() is None:
-        return "there is no nvcc (name it in FUSE_OPT_NVCC) and no NVRTC"
-    return problem
 
 
 def limit_threads(most: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from fuse_opt.lowering.emit.sized_program import SizedProgram
 from fuse_opt.lowering.emit.traced import TracedProgram, trace_program
 from fuse_opt.lowering.program import LibraryCall, Program, Segment
 from fuse_opt.tools.compiler.builders import Backend, cuda_text
+from fuse_opt.tools.compiler.located import located
 from fuse_opt.tools.compiler.pipeline import make_passes
 from fuse_opt.tools.compiler.sized import (
     SizedKind,
@@ -29,6 +31,7 @@ from fuse_opt.tools.compiler.sized import (
     symbols_of,
 )
 from fuse_opt.tools.compiler.specialization import Shapes, SpecializedPrograms, bind, specialize
+from fuse_opt.tools.compiler.targets import all_passes, attach, cuda_problem, place_of
 
 if TYPE_CHECKING:
     from fuse_opt.runtime.cuda.sized_program import ProgramsOfText
@@ -67,7 +70,7 @@ class DevicePrograms(SpecializedPrograms):
         return tuple([(int(a),) if n in sizes else tuple(np.shape(a)) for n, a in enumerate(inputs)])
 
 
-def device_programs(
+def on_device(
     module: ModuleOp,
     entry: FuncOp,
     function: str | None,
@@ -75,7 +78,12 @@ def device_programs(
     build: Callable[[ModuleOp, str | None, Sequence[ModulePass]], Backend],
     device: int | None,
 ) -> Backend:
-    """What runs a function of unknown extents on the device of a number; `build` makes programs for known ones."""
+    """
+    What runs a function of unknown extents on the device of a number, whose programs for known ones `build` makes; its text where
+    no device can, for all sizes.
+    """
+    if (problem := cuda_problem(device)) is not None:
+        return text_for_sizes(module, function, passes, problem) or build(module, function, passes)
     known = [*make_passes("infer-shapes"), *passes]
     whole = SizedPrograms(module.clone(), function, passes, bind, kind=_kind(device))
 
@@ -145,21 +153,30 @@ class BoundPrograms:
         return self._native.sized.named(values)
 
 
-def compile_bound_for_sizes(
+def compile_sized_on_device(
     module: ModuleOp,
-    passes: Sequence[ModulePass],
     long_rows: bool,
     is_callers: Callable[[LibraryCall], bool],
-    device: int | None,
-    emulated: bool,
+    pipeline: str | Sequence[str] | None = None,
+    *,
+    target: str = "cuda",
+    backend: str | None = None,
+    tuned: str | Path | None = None,
+    emulated: bool = False,
 ) -> BoundPrograms:
     """
-    Compiles the function of a module, which is changed, for the device of a number, or by emulation; who binds its programs
-    makes the calls that are the caller's. Raises SizeRefusal where something needs numbers, and as the target's compiler does.
+    What runs the function of a module, which is changed, on a device for all values of the symbols that its types have, or with
+    `emulated` on the CPU that stands in for one. Who binds its programs makes the calls that are the caller's (`is_callers`).
+    Unless rows may be long (`long_rows`), a text may refuse them. Raises SizeRefusal where something needs numbers, and as
+    `compile` does.
     """
-    load = _load_emulated if emulated else partial(_load_bound, device=device)
+    target, number = place_of(target)
+    attach(module, target, number)
+    passes = all_passes(target, pipeline, backend, False, tuned, number)
+    load = _load_emulated if emulated else partial(_load_bound, device=number)
     kind = SizedKind(partial(_built, is_callers=is_callers), load, lambda native: native.at)
-    return BoundPrograms(*compile_sized(module, None, passes, long_rows, kind))
+    with located(module, module):
+        return BoundPrograms(*compile_sized(module, None, passes, long_rows, kind))
 
 
 def _load_emulated(sized: SizedProgram) -> Any:
