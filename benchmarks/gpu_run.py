@@ -55,18 +55,25 @@ SHARES = {
     "ops": 0.09,
     "jax": 0.05,
     "sizes": 0.06,
+    "dynamic": 0.08,
     "bench": 1.0,
 }
 """
 By stage in the order in which they run: the most that it may take of the whole time; the last one takes what is left. Few stages
 have all of the time in these parts.
 """
-STAGES = ("tests", "models", "sanitizer", "profile", "libraries", "ops", "jax", "sizes", "bench")
-TABLES = {
-    "libraries": ("Libraries", "gpu_libraries.py", "--dry-run", "numpy"),
-    "ops": ("Single ops", "gpu_ops.py", "--texts", "torch"),
-    "jax": ("Programs of JAX", "gpu_jax.py", "--texts", "jax"),
-    "sizes": ("Programs for all sizes", "gpu_sizes.py", "--texts", "torch"),
+STAGES = ("tests", "models", "sanitizer", "profile", "libraries", "ops", "jax", "sizes", "dynamic", "bench")
+TABLES: dict[str, tuple[str, list[str], list[str], str]] = {
+    "libraries": ("Libraries", ["gpu_libraries.py"], ["gpu_libraries.py", "--dry-run"], "numpy"),
+    "ops": ("Single ops", ["gpu_ops.py"], ["gpu_ops.py", "--texts"], "torch"),
+    "jax": ("Programs of JAX", ["gpu_jax.py"], ["gpu_jax.py", "--texts"], "jax"),
+    "sizes": ("Programs for all sizes", ["gpu_sizes.py"], ["gpu_sizes.py", "--texts"], "torch"),
+    "dynamic": (
+        "torch.compile over lengths that vary",
+        ["torch_sizes.py", "--device", "cuda", "--lengths", "16"],
+        ["torch_sizes.py", "--models", "mlp", "--modes", "inference", "--lengths", "6", "--rounds", "1"],
+        "torch",
+    ),
 }
 """By stage that is one script with a table: its title, the script, how that runs without a GPU, and what it imports."""
 TIMED = (*TABLES, "bench")
@@ -217,9 +224,10 @@ def run_models(run: Run, environment: dict[str, str]) -> dict[str, Any]:
 def run_table(run: Run, environment: dict[str, str], stage: str) -> dict[str, Any]:
     """A script that prints rows; a case that is not there is said in its row, one that is wrong or ends early is a failure."""
     _, script, dry, needed = TABLES[stage]
+    name, *options = dry if run.dry else script
     if run.dry and importlib.util.find_spec(needed) is None:
         return {"passed": True, "summary": f"no {needed}"}
-    command = [sys.executable, str(ROOT / "benchmarks" / script), *([dry] if run.dry else [])]
+    command = [sys.executable, str(ROOT / "benchmarks" / name), *options]
     command += ["--seconds", str(int(run.seconds_of(stage) * 0.7))]
     status, output, seconds = run_stage(run, stage, command, environment)
     lines = output.splitlines()

@@ -1,7 +1,7 @@
 """torch.compile over lengths that vary, beside Inductor and eager: graphs compiled, seconds for that, time a call.
 
     python benchmarks/torch_sizes.py [--models mlp,block] [--modes inference,training] [--lengths 24] [--rounds 5] [--every]
-        [--device cuda]
+        [--device cuda] [--seconds 60]
 
 Lengths are drawn from 1 to 512 by a seed, with 1, 2, primes and 512 among them; `--every` first runs each length from 1 to 512
 once. A length that is met first may be compiled for, and binds memory: that is the first sweep, less what a later one takes.
@@ -150,7 +150,7 @@ def measure(name: str, mode: str, lengths: Sequence[int], rounds: int, every: bo
     texts += [f"{geomean[way]:.2f} ({min(ratios[way]):.2f}-{max(ratios[way]):.2f})" for way in ways]
     texts += [f"{1e6 * statistics.median(times[way]):.0f}" for way in runs]
     by_length = ", ".join(f"{n}: {a:.2f} {b:.2f}" for n, a, b in sorted(zip(lengths, *ratios.values(), strict=True)))
-    return " | ".join([f"{name} {mode}", *texts, f"{error:.1e}"]) + f"\n  by length: {by_length}"
+    return f"| {' | '.join([f'{name} {mode}', *texts, f'{error:.1e}'])} |\nby length: {by_length}"
 
 
 def main() -> None:
@@ -164,25 +164,22 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--every", action="store_true", help="run each length from 1 to 512 in the first sweep")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--seconds", type=float, default=1e9, help="what begins in")
     options = parser.parse_args()
+    ends = time.monotonic() + options.seconds
     torch.set_num_threads(options.threads)
     rng = np.random.default_rng(options.seed)
     drawn = [int(rng.integers(3, MOST)) for _ in range(options.lengths - 6)]
     lengths = [5, 7, 1, 2, 127, 512, *drawn]
     print(f"torch {torch.__version__}, {options.threads} threads, lengths {lengths}")
-    heads = (
-        "graphs ours / Inductor",
-        "first s ours",
-        "Inductor",
-        "new ms ours",
-        "Inductor",
-        "ours / eager",
-        "Inductor / eager",
-        "median us ours",
-    )
-    print(" | ".join((*heads, "Inductor", "eager", "error")))
+    head = "case,graphs ours / Inductor,first s ours,Inductor,new ms ours,Inductor,ours / eager,Inductor / eager,"
+    names = [*head.split(",")[:-1], "median us ours", "Inductor", "eager", "error"]
+    print(f"| {' | '.join(names)} |\n|{'---|' * len(names)}", flush=True)
     for name in options.models.split(","):
         for mode in options.modes.split(","):
+            if time.monotonic() > ends:
+                print(f"{name} {mode}: no time was left")
+                continue
             print(measure(name, mode, lengths, options.rounds, options.every, options.device), flush=True)
 
 

@@ -27,7 +27,7 @@ def test_each_stage_has_its_command_and_its_part_of_the_time(tmp_path: Path, mon
         if name == "profile":
             Path(command[command.index("--out") + 1]).write_text(json.dumps({"W4": 2_000_000, "W14": 4_000_000}))
             return 0, COUNTED, 1.0
-        if name in ("ops", "jax", "sizes"):
+        if name in ("ops", "jax", "sizes", "dynamic"):
             row = f"| softmax | 0.1 | {'False' if name == 'jax' else 'True'} |"
             return 0, f"| case | ms | right |\n|---|---|---|\n{row}\n", 1.0
         said = "ERROR SUMMARY: 1 error" if name == "racecheck" else "== 3 passed in 2 s =="
@@ -58,6 +58,7 @@ def test_each_stage_has_its_command_and_its_part_of_the_time(tmp_path: Path, mon
         True,
         True,
         False,
+        True,
         True,
         True,
     ]
