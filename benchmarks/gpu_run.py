@@ -52,10 +52,10 @@ SHARES = {
     **{tool: 0.035 for tool in TOOLS},
     "profile": 0.04,
     "libraries": 0.06,
-    "ops": 0.09,
-    "jax": 0.05,
-    "sizes": 0.06,
-    "dynamic": 0.08,
+    "ops": 0.08,
+    "jax": 0.04,
+    "sizes": 0.04,
+    "dynamic": 0.035,
     "bench": 1.0,
 }
 """
