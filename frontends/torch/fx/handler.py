@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, F32, I64, DType
 from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.frontends.builder import Emitter
 from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, fx, torch
 from fuse_opt.frontends.torch.fx.symbols import known_shape
@@ -146,7 +147,9 @@ class Call:
         return self.number(given, element)
 
     def number(self, value: Any, element: DType, extents: Sequence[int] = ()) -> SSAValue:
-        """A Python number as a tensor."""
+        """A Python number as a tensor; also one that calls say, as extents of arguments, where numbers are computed with."""
+        if isinstance(value, Size) and element is not BOOL and not element.storage_only:
+            return self.emit.full(shape=list(extents), dtype=element, value=SizeAttr(value))
         if not isinstance(value, (int, float)):
             raise NotCoveredError(f"expected a number, got {value!r}")
         if element is BOOL:
@@ -173,7 +176,9 @@ class Call:
 
     def common(self, *names: str) -> DType:
         """The type in which operands are compared."""
-        first, *others = (self.meta(name) for name in names)
+        given: list[Any] = [self.meta(name) for name in names]
+        kinds: list[Any] = [1 if isinstance(value, Size) else value for value in given]
+        first, *others = kinds
         dtype = first.dtype if not others else torch.result_type(first, others[0])
         return self.element(dtype)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
@@ -150,3 +151,38 @@ def test_convolutions_of_images_of_any_extents():
             torch.testing.assert_close(fast(x), module(x), rtol=1e-4, atol=1e-5)
     (graph,) = reports.graphs
     assert graph.symbols and not graph.counts.external, str(graph)
+
+
+def numbers(x: Any) -> Any:
+    rows, columns = x.shape
+    whole = (x * 10).to(torch.int32)
+    return (
+        x * rows + columns // 2,
+        x.sum(0) / rows,
+        x / rows**0.5,
+        whole + rows * columns,
+        whole.to(torch.uint8) + rows,
+        torch.where(x > 0.5, rows, x),
+        x.clamp(max=rows),
+        x.to(torch.float16) * rows,
+        whole > rows,
+        x.add(x, alpha=rows),
+        torch.full((rows,), columns) + 1,
+    )
+
+
+@pytest.mark.parametrize("target", ["cpu", "emulated"])
+def test_arithmetic_with_the_numbers_of_extents(target: str):
+    """They are code of the program: `graph.full` of a size."""
+    if target == "emulated" and shutil.which("g++") is None:
+        pytest.skip("CUDA C is emulated by g++")
+    options = {"strict": True, "target": target, "emulate_precision_casts": True}
+    fast = torch.compile(numbers, backend=fuse_opt, dynamic=True, options=options)
+    with collect_reports() as reports:
+        for shape in ((5, 3), (300, 9), (33, 777)):
+            x = torch.rand(shape)
+            found, wanted = fast(x), numbers(x)
+            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+            assert [each.dtype for each in found] == [each.dtype for each in wanted]
+    (graph,) = reports.graphs
+    assert len(graph.symbols) == 2 and not graph.counts.external, str(graph)
