@@ -19,7 +19,7 @@ from fuse_opt.dialects.analysis.contractions.conv_kernels import (
 )
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.online_softmax import trace_online_softmax
-from fuse_opt.dialects.analysis.contractions.product_copies import computed_operands
+from fuse_opt.dialects.analysis.contractions.product_copies import computed_operands, copies_near
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_problem, trace_product
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.implementation.attention_costs import attention_cost
@@ -80,6 +80,20 @@ def _cost(site: Site) -> Cost:
     """A kernel among others, without a call, at the rate of the element type that is multiplied."""
     assert site.device is not None
     return Cost(site.operations, site.nbytes, site.device.product_rate(site.operands[0].dtype))
+
+
+def _product_cost(site: Site) -> Cost:
+    """More where tiles for narrow vectors read copies of rows; panels of what never changes are copied before."""
+    assert site.device is not None
+    found, of = _cost(site), site.op.contraction()
+    if (
+        of is None
+        or site.is_sized
+        or site.operands[1].frozen
+        or not copies_near(of.merged(), site.operands[0].itemsize)
+    ):
+        return found
+    return replace(found, rate=found.rate / site.device.factor("copied_rows"))
 
 
 def _is_depthwise(site: Site) -> bool:
@@ -146,7 +160,7 @@ _PRODUCT = Offer(
     trace=trace_product,
     computes=computed_operands,
     accepts=_accepts(product_problem),
-    cost=_cost,
+    cost=_product_cost,
     layouts=_transposed,
     sized=True,
 )

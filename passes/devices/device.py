@@ -26,9 +26,10 @@ NARROW_HOST = "avx2"
 
 FACTORS = (
     "depthwise", "depthwise_to_lanes", "depthwise_lanes", "turned", "panels", "single", "single_of_128", "single_of_512",
-    "winograd_tile", "winograd_filters", "onednn_slow",
+    "winograd_tile", "winograd_filters", "onednn_slow", "copied_rows",
 )  # fmt: skip
-"""What a file may say in its table `factors`: how convolutions compare with products, by code of ours and by oneDNN."""
+"""What a file may say in its table `factors`: how convolutions compare with products, by code of ours and by
+oneDNN, and products with others."""
 
 GPU_ENTRIES = (
     "processors", "max_threads", "processor_threads", "static_shared", "shared_memory", "bytes_in_flight", "capability",
@@ -217,7 +218,10 @@ def _entries(path: Path) -> dict[str, object]:
         return entries
     if like not in device_names():
         raise ValueError(f"option 'device': {path}: like: expected one of {', '.join(device_names())}, got {like!r}")
-    return {**_entries(_FOLDER / f"{_PREFIX}{like}.toml"), **entries}
+    found = _entries(_FOLDER / f"{_PREFIX}{like}.toml")
+    if isinstance(factors := entries.get("factors"), dict):
+        entries["factors"] = {**cast("dict[str, object]", found.get("factors", {})), **factors}
+    return {**found, **entries}
 
 
 def _described(entries: dict[str, object], path: Path) -> Device:

@@ -53,10 +53,12 @@ def calibrated(named: Device, processors: int) -> Device:
     products = tuple((name, _product_rate(name)) for name, _ in named.products)
     window = _fastest({number: _cut_chain(number) for number in _WINDOWS}, named.window)
     features = processor_features(named.features)
+    alike = find_device(NARROW_HOST) if is_avx2_alone(features) else named
     return replace(
         named,
         first_cache_bytes=first_cache() or named.first_cache_bytes,
-        vector_bytes=find_device(NARROW_HOST).vector_bytes if is_avx2_alone(features) else named.vector_bytes,
+        vector_bytes=alike.vector_bytes,
+        factors=alike.factors,
         window=window,
         bandwidth=_moved(copied // 4) / _pass_seconds(_copy(copied // 4)),
         cache_bytes=cache,

@@ -117,6 +117,9 @@ class _ProductLoops:
                 lambda task, first: body.build_row(task, first, bounds[1]),
                 self.tiling.panels_at_a_time,
             )
+        elif self.tiling.shares_rows:
+            tasks, least = blocks, 1
+            body.build_shared(bounds, blocks)
         else:
             tasks, least = blocks, 1
             count_loop(root, "task", bounds, lambda task, number: body.build(task, number, blocks))
@@ -198,6 +201,37 @@ class _Tiles:
         batch, row_block, column_block = task_parts(task, self.root, number, blocks)
         panels = part_bounds(task, column_block, tiling.panels_at_a_time, tiling.panels)
         self._build(task, batch, row_block, panels)
+
+    def build_shared(self, bounds: Bounds, blocks: Sequence[int]) -> None:
+        """Blocks of rows, each with the panels of all tasks within the bounds that have it: those follow each other."""
+        root, groups = self.root, self.root.index_constant(blocks[-1])
+        first = root.add(arith.DivSIOp(bounds[0], groups))
+        last = root.add(arith.DivSIOp(plus(root, bounds[1], root.index_constant(blocks[-1] - 1)), groups))
+
+        def block(task: Scope, number: SSAValue) -> None:
+            before = times(task, number, blocks[-1])
+            begin, end = (task.add(arith.SubiOp(bound, before)) for bound in bounds)
+            begin = task.add(arith.MaxSIOp(begin, root.index_constant(0)))
+            end = task.add(arith.MinSIOp(end, groups))
+            batch, row_block = task_parts(task, root, number, blocks[:-1])
+            self._build_groups(task, batch, row_block, (begin, end))
+
+        count_loop(root, "rows", (first, last), block)
+
+    def _build_groups(self, task: Scope, batch: SSAValue, row_block: SSAValue, groups: Bounds) -> None:
+        """Groups of panels, all at a time where there is room for what they leave."""
+        some, every = self.tiling.panels_at_a_time, self.tiling.panels
+        if self.tiling.depth_first and self.sums.result is None:
+            count_loop(
+                task,
+                "group",
+                groups,
+                lambda scope, group: self._build(scope, batch, row_block, part_bounds(scope, group, some, every)),
+            )
+            return
+        first, last = (times(task, group, some) for group in groups)
+        last = task.add(arith.MinSIOp(last, self.root.index_constant(every)))
+        self._build(task, batch, row_block, (first, last))
 
     def build_row(self, task: Scope, first: SSAValue, end: SSAValue) -> None:
         """Panels that are tasks, as many as sums have room for from the first on, of a single block of rows."""

@@ -15,9 +15,13 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
     FEWEST_COPYING,
     FEWEST_TASKS,
     LONGEST_COPY,
+    NEAR_COPY_BYTES,
     PANELS_OF_COPY,
+    PANELS_OF_NEAR_COPY,
     TASK_OPERATIONS,
+    copies_near,
     most_block_rows,
+    near_depth,
 )
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.extents import estimate, is_number
@@ -164,6 +168,8 @@ class Tiling:
     """All rows, where they are a size: then heights follow from it at the call, and are `height` at most."""
     rest: int = 0
     """Columns of the tiles of a panel that is not whole, where columns or elements to add are a size: the last one then."""
+    shares_rows: bool = False
+    """Whether tasks that a thread has next to each other copy rows of the left operand once, where they have the same ones."""
     few_rows: int = 0
     """Rows of such a call for which the right operand is read where it lies, though otherwise it is copied."""
 
@@ -236,6 +242,8 @@ def choose_tiling(
         copied = product.depth
     if by_tiles := not computed[0] and copies_tiles(product, group, stored):
         copied = product.depth
+    is_narrow_tile = vectors is NARROW and group == 1 and not along_depth
+    near = is_narrow_tile and not copied and copies_near(product, stored)
     block = max(1, min(_block_rows(product, stored) // max(height, 1), shape.tiles))
     is_plain = not (computed[1] or along_depth or shape.pads or (arithmetic is not None and arithmetic.is_narrow))
     turns = converts or computed[0] or product.lhs[-1] != 1
@@ -248,10 +256,12 @@ def choose_tiling(
     transposed = product.lhs[-1] != 1 and product.depth > 1
     if copied and (transposed or product.depth * stored > LONGEST_COPY):
         copied = depth
+    if near:
+        copied = near_depth(product.depth, depth, stored)
     if by_tiles:
         block = tiles_of_block(shape.tiles, height, panels)
     elif copied:
-        most = WIDENED_BYTES if converts else COPY_BYTES
+        most = NEAR_COPY_BYTES if near else WIDENED_BYTES if converts else COPY_BYTES
         block = max(1, min(block, most // max((height + (taller > 0)) * copied * stored, 1)))
     found = Tiling(
         along_depth,
@@ -285,10 +295,13 @@ def choose_tiling(
         return replace(found, depth_first=True, panels_at_a_time=min(panels, max(DEEP_SUMS_BYTES // sums, 1)))
     if arithmetic is not None and group > 1 and depth == product.depth:
         return _in_groups_of_panels(product, found, arithmetic)
+    is_narrow_copy = is_narrow_tile and copied > 0
+    some = _panels_at_a_time(product, found, itemsize, PANELS_OF_NEAR_COPY if is_narrow_copy else PANELS_OF_COPY)
     return replace(
         found,
-        panels_at_a_time=panels if goes_along and is_near else _panels_at_a_time(product, found, itemsize),
+        panels_at_a_time=panels if goes_along and is_near else some,
         rows_first=goes_along and is_near and panels > 1,
+        shares_rows=is_narrow_copy and some < panels,
     )
 
 
@@ -398,7 +411,7 @@ def _tiling_for_any_rows(
     return replace(found, panels_at_a_time=_panels_at_a_time(product, found, itemsize))
 
 
-def _panels_at_a_time(product: Contraction, tiling: Tiling, itemsize: int) -> int:
+def _panels_at_a_time(product: Contraction, tiling: Tiling, itemsize: int, of_copy: int = PANELS_OF_COPY) -> int:
     blocks = estimate(prod(product.batch) * tiling.row_blocks)
     operations = estimate(product.operations) // (blocks * TASK_OPERATIONS)
     fewest = FEWEST_COPYING if tiling.copied_depth else FEWEST_TASKS
@@ -406,7 +419,7 @@ def _panels_at_a_time(product: Contraction, tiling: Tiling, itemsize: int) -> in
     if tiling.spans_tasks(prod(product.batch)):  # a single row
         return max(1, ROW_SUMS_BYTES // (tiling.most_columns * itemsize))
     if tiling.depth_first:
-        wanted = max(wanted, -(-tiling.panels // PANELS_OF_COPY))
+        wanted = max(wanted, -(-tiling.panels // of_copy))
     return -(-tiling.panels // max(wanted, 1))
 
 

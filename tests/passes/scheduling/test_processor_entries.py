@@ -50,6 +50,8 @@ def test_what_a_record_says_otherwise_is_an_entry(line: str, entry: dict[str, st
 
 def test_tiles_of_products_are_cut_for_the_vectors_of_the_record() -> None:
     device, own = find_device("cpu"), find_device("avx2")
-    assert own == replace(device, name="avx2", vector_bytes=32, features=("avx2",))
+    factors = (*device.factors, ("copied_rows", own.factor("copied_rows")))
+    assert own == replace(device, name="avx2", vector_bytes=32, features=("avx2",), factors=factors)
+    assert own.factor("copied_rows") > 1 == device.factor("copied_rows")
     found = {kind: processor_entries(kind, own) for kind in ("matmul", "row", "conv", "attention")}
     assert found == {"matmul": {"tile_bits": 256}, "row": {"register_bits": 256}, "conv": {}, "attention": {}}
