@@ -34,7 +34,6 @@ from fuse_opt.tools.compiler.builders import (
 )
 from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram, GrowingProgram, growing_caches
 from fuse_opt.tools.compiler.fallback import build_unfusing
-from fuse_opt.tools.compiler.located import Source, located
 from fuse_opt.tools.compiler.notebook import Page, page_of
 from fuse_opt.tools.compiler.pipeline import LAUNCH_BY_LAUNCH, make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context, register
@@ -51,6 +50,7 @@ from fuse_opt.tools.compiler.specialization import (
 )
 from fuse_opt.tools.compiler.targets import all_passes, attach, place_of, unfused
 from fuse_opt.tools.source.diagnostics import InputError
+from fuse_opt.tools.source.located import Source, located
 from fuse_opt.tools.source.parsing import decode, parse_module
 from fuse_opt.tools.steering.expectations import Expectation, checked, parse_expectations
 

@@ -18,8 +18,8 @@ from xdsl.utils.exceptions import DiagnosticException
 from fuse_opt.dialects.types.encodings import OrderAttr, encoding_of
 from fuse_opt.dialects.types.storage_kinds import part_types
 from fuse_opt.lowering.reference.interpreter import evaluate_function
-from fuse_opt.tools.compiler.located import Source, located
 from fuse_opt.tools.compiler.signature import Array, Signature
+from fuse_opt.tools.source.located import Source, located
 
 if TYPE_CHECKING:
     from fuse_opt.lowering.program import Program

@@ -20,7 +20,6 @@ from fuse_opt.lowering.emit.sized_program import SizedProgram
 from fuse_opt.lowering.emit.traced import TracedProgram, trace_program
 from fuse_opt.lowering.program import LibraryCall, Program, Segment
 from fuse_opt.tools.compiler.builders import Backend, cuda_text
-from fuse_opt.tools.compiler.located import located
 from fuse_opt.tools.compiler.pipeline import make_passes
 from fuse_opt.tools.compiler.sized import (
     SizedKind,
@@ -32,6 +31,7 @@ from fuse_opt.tools.compiler.sized import (
 )
 from fuse_opt.tools.compiler.specialization import Shapes, SpecializedPrograms, bind, specialize
 from fuse_opt.tools.compiler.targets import all_passes, attach, cuda_problem, place_of
+from fuse_opt.tools.source.located import located
 
 if TYPE_CHECKING:
     from fuse_opt.runtime.cuda.sized_program import ProgramsOfText

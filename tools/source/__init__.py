@@ -1,4 +1,4 @@
 """From text to a verified module, and errors with their place.
 
-May import dialects, dialects/*.
+May import dialects, dialects/*, lowering.
 """

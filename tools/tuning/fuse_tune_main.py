@@ -151,10 +151,10 @@ def _kernels(given: argparse.Namespace) -> ModuleOp:
     from fuse_opt.tools.commands.models import is_model, parse_extents, read_model, text_or_path
     from fuse_opt.tools.compiler.api import load
     from fuse_opt.tools.compiler.backend_switch import backend_passes
-    from fuse_opt.tools.compiler.located import located
     from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes, run_pipeline
     from fuse_opt.tools.compiler.registry import make_context
     from fuse_opt.tools.compiler.specialization import is_dynamic
+    from fuse_opt.tools.source.located import located
 
     if is_model(given.file):
         source = module = read_model(given.file, parse_extents(given.extents), None, 4).module

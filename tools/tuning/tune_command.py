@@ -260,9 +260,9 @@ def _passes(given: argparse.Namespace, source: ModuleOp) -> list[ModulePass]:
     from fuse_opt.passes.recompute.budget import within_budget
     from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
     from fuse_opt.tools.compiler.backend_switch import backend_passes
-    from fuse_opt.tools.compiler.located import located
     from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
     from fuse_opt.tools.compiler.registry import make_context
+    from fuse_opt.tools.source.located import located
 
     is_cpu = given.target == "cpu"
     problem: Callable[[str], str | None] = load_problem if is_cpu else lambda name: None

@@ -104,7 +104,7 @@ def test_who_asks_for_more_than_the_plan_has_is_refused() -> None:
         fuse_opt.InputError, match=r"'spacious.sort', which takes a workspace of 2565 bytes, got 64; run sel"
     ):
         from fuse_opt.lowering.emit import build_program
-        from fuse_opt.tools.compiler.located import located
+        from fuse_opt.tools.source.located import located
 
         with located(fewer, module := fuse_opt.load(fewer)):
             build_program(module)

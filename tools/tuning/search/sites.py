@@ -22,11 +22,11 @@ from fuse_opt.passes.scheduling.tuned_lookup import KernelKeys, is_tunable
 from fuse_opt.passes.scheduling.tuned_schedules import settings_of
 from fuse_opt.tools.commands.measuring import example_inputs, fresh_arguments
 from fuse_opt.tools.compiler.api import compile as compile_program
-from fuse_opt.tools.compiler.located import located
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.compiler.specialization import is_dynamic
 from fuse_opt.tools.source.diagnostics import format_position, source_position
+from fuse_opt.tools.source.located import located
 from fuse_opt.tools.steering.tuned_plan import Plan
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site, Target
 from fuse_opt.tools.watching.kernel_files import kernel_module
