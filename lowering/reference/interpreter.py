@@ -6,7 +6,7 @@ in-place and planning decisions cannot change a result here: a pass is right whe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TypeAlias, cast
 
@@ -54,7 +54,11 @@ def entry_function(module: ModuleOp, name: str | None = None) -> FuncOp:
     )
 
 
-def evaluate_function(function: FuncOp, arguments: Sequence[Array]) -> list[Array]:
+Watch: TypeAlias = "Callable[[Operation, Sequence[Value]], None]"
+"""Is told of an op of a function, and its operands, before it runs."""
+
+
+def evaluate_function(function: FuncOp, arguments: Sequence[Array], watch: Watch | None = None) -> list[Array]:
     """
     Results of a function on arrays, without those that it is prepared: the function behind these runs first. Raises
     EvaluationError when arguments do not fit or an op has no meaning here.
@@ -72,7 +76,7 @@ def evaluate_function(function: FuncOp, arguments: Sequence[Array]) -> list[Arra
         block = _at_numbers(function, whole).body.block
     given = enumerate(zip(block.args, whole, strict=True))
     return _flat(
-        _run_block(block, {value: _checked_argument(number, value, array) for number, (value, array) in given})
+        _run_block(block, {value: _checked_argument(number, value, array) for number, (value, array) in given}, watch)
     )
 
 
@@ -145,14 +149,17 @@ def _checked_argument(number: int, value: SSAValue, array: Value) -> Value:
     return array
 
 
-def _run_block(block: Block, values: dict[SSAValue, Value]) -> list[Value]:
+def _run_block(block: Block, values: dict[SSAValue, Value], watch: Watch | None = None) -> list[Value]:
     """Runs the ops in order; `values` holds the block's arguments and is emptied on the way."""
     ops = list(block.ops)
     last_use = {operand: op for op in ops for operand in op.operands}
     for op in ops:
         if isinstance(op, ReturnOp | YieldOp):
             return [values[operand] for operand in op.operands]
-        results = _run_op(op, [values[operand] for operand in op.operands])
+        operands = [values[operand] for operand in op.operands]
+        if watch is not None:
+            watch(op, operands)
+        results = _run_op(op, operands)
         for result, array in zip(op.results, results, strict=True):
             if result in last_use:
                 values[result] = array

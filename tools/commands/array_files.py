@@ -5,7 +5,9 @@ SciPy is not needed for either. A row-sparse tensor is laid out likewise, with t
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -100,3 +102,31 @@ def _contents(value: Value, result: Any) -> dict[str, Any]:
     kind = value.stored.kind
     parts = dict(zip(_PARTS[kind], cast("tuple[Array, ...]", result), strict=True))
     return {**parts, "format": kind.encode(), "shape": np.array(value.shape), "_is_array": True}
+
+
+@dataclass(frozen=True)
+class InputWords:
+    """Where arguments come from: a seed or a file for all, and files for some."""
+
+    seed: int
+    file: str | None
+    own: Mapping[str, str]
+
+
+def input_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> InputWords:
+    """What words of the option --inputs say; ends with one line for others."""
+    seed, file, own = 0, None, dict[str, str]()
+    for word in words:
+        kind, _, rest = word.partition(":")
+        if kind == "random":
+            if not rest.isdecimal():
+                parser.error(f"argument --inputs: expected random:SEED with a whole number, got '{word}'")
+            seed = int(rest)
+        elif not word.endswith(".npz"):
+            parser.error(f"argument --inputs: expected random:SEED, FILE.npz or NAME=FILE.npz, got '{word}'")
+        elif "=" in word and not Path(word).exists():
+            name, _, path = word.partition("=")
+            own[name.removeprefix("%")] = path
+        else:
+            file = word
+    return InputWords(seed, file, own)

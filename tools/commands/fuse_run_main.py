@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from fuse_opt.passes.implementation.chosen_sites import Sites
+    from fuse_opt.tools.commands.array_files import InputWords
     from fuse_opt.tools.commands.measuring import Times
     from fuse_opt.tools.compiler.compiled_program import CompiledProgram
     from fuse_opt.tools.compiler.signature import Array, Value
@@ -52,7 +52,9 @@ def _main(arguments: Sequence[str]) -> int:
         parser.error("--pareto and --budget exclude each other")
     if given.unfused and given.passes is not None:
         parser.error("--unfused and -p exclude each other")
-    inputs = _inputs(parser, given.inputs or ["random:0"])
+    from fuse_opt.tools.commands.array_files import input_words
+
+    inputs = input_words(parser, given.inputs or ["random:0"])
     if given.results is not None and not given.results.endswith(".npz"):
         parser.error(f"argument --results: expected FILE.npz, got '{given.results}'")
     from fuse_opt.passes.implementation.chosen_sites import collect_sites
@@ -80,33 +82,6 @@ def _calibrate(options: Sequence[str]) -> int:
     from subprocess import run
 
     return run([sys.executable, "-m", "fuse_opt.tools.tuning.fuse_tune_main", "calibrate", *options]).returncode
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """Where arguments come from: a seed or a file for all, and files for some."""
-
-    seed: int
-    file: str | None
-    own: Mapping[str, str]
-
-
-def _inputs(parser: argparse.ArgumentParser, words: Sequence[str]) -> _Inputs:
-    seed, file, own = 0, None, dict[str, str]()
-    for word in words:
-        kind, _, rest = word.partition(":")
-        if kind == "random":
-            if not rest.isdecimal():
-                parser.error(f"argument --inputs: expected random:SEED with a whole number, got '{word}'")
-            seed = int(rest)
-        elif not word.endswith(".npz"):
-            parser.error(f"argument --inputs: expected random:SEED, FILE.npz or NAME=FILE.npz, got '{word}'")
-        elif "=" in word and not Path(word).exists():
-            name, _, path = word.partition("=")
-            own[name.removeprefix("%")] = path
-        else:
-            file = word
-    return _Inputs(seed, file, own)
 
 
 def _target(text: str) -> str:
@@ -180,7 +155,7 @@ def _make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(given: argparse.Namespace, wanted: _Inputs, sites: Sites) -> int:
+def _run(given: argparse.Namespace, wanted: InputWords, sites: Sites) -> int:
     from fuse_opt.tools.commands.array_files import read_arguments
     from fuse_opt.tools.commands.measuring import (
         check_against_reference,
@@ -229,7 +204,7 @@ def _run(given: argparse.Namespace, wanted: _Inputs, sites: Sites) -> int:
 
 
 def _watch(
-    given: argparse.Namespace, wanted: _Inputs, source: ModuleOp, weights: dict[str, Array], pipeline: str | None
+    given: argparse.Namespace, wanted: InputWords, source: ModuleOp, weights: dict[str, Array], pipeline: str | None
 ) -> int:
     from fuse_opt.lowering.reference.interpreter import entry_function
     from fuse_opt.tools.commands.array_files import read_arguments
@@ -269,7 +244,7 @@ def _points(given: argparse.Namespace) -> list[dict[str, int]]:
 
 def _sweep(
     given: argparse.Namespace,
-    wanted: _Inputs,
+    wanted: InputWords,
     source: ModuleOp,
     program: CompiledProgram,
     points: Sequence[Mapping[str, int]],

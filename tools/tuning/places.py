@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.passes.devices.this_machine import Machine
-from fuse_opt.tools.tuning.search.candidates import Site
+from fuse_opt.tools.tuning.search.candidates import Array, Site
 from fuse_opt.tools.tuning.search.study import Bench
 
 
@@ -29,14 +29,20 @@ class Place:
 
 @contextmanager
 def places(
-    cluster: str | None, threads: int, seed: int, told: Callable[[str], None], jobs: int = 1
+    cluster: str | None,
+    threads: int,
+    seed: int,
+    told: Callable[[str], None],
+    jobs: int = 1,
+    arguments: Sequence[Array] | None = None,
 ) -> Generator[Sequence[Place]]:
     """
-    This machine, where `jobs` candidates compile at a time, or one for each fingerprint among the workers of a cluster. Raises
-    ValueError where there is no such cluster, RuntimeError where there is no C compiler.
+    This machine, where `jobs` candidates compile at a time and the program has the `arguments` that a person gave, or one for
+    each fingerprint among the workers of a cluster. Raises ValueError where there is no such cluster, RuntimeError where there
+    is no C compiler.
     """
     if cluster is None:
-        yield [_here(threads, seed, jobs)]
+        yield [_here(threads, seed, jobs, arguments)]
         return
     from fuse_opt.tools.tuning.cluster import bench
     from fuse_opt.tools.tuning.cluster.group import connect, groups
@@ -86,7 +92,7 @@ def on_device(source: ModuleOp, passes: Sequence[ModulePass], seed: int) -> Plac
     return Place(machine, bench, seconds)
 
 
-def _here(threads: int, seed: int, jobs: int = 1) -> Place:
+def _here(threads: int, seed: int, jobs: int = 1, arguments: Sequence[Array] | None = None) -> Place:
     from fuse_opt.tools.compiler.builders import require_c_compiler
     from fuse_opt.tools.tuning.search.processes import ProcessBench
     from fuse_opt.tools.tuning.search.sites import program_seconds
@@ -98,6 +104,6 @@ def _here(threads: int, seed: int, jobs: int = 1) -> Place:
     return Place(
         machine,
         lambda site: ProcessBench(site, threads, seed, jobs=jobs),
-        lambda module: program_seconds(module, threads),
+        lambda module: program_seconds(module, threads, arguments),
         jobs,
     )

@@ -38,14 +38,14 @@ def report_html(sites: Sequence[Site], result: Result, file: str, front: Front |
     return "\n".join(_page(sites, result, file, front)) + "\n"
 
 
-def peak_text(message: str, front: Front, file: str) -> str:
-    """What a search for the least arena came to, as text."""
-    return "\n".join([front.text(), "", f"{message}.", _applied(file), ""])
+def plans_text(message: str, front: Front | None, file: str) -> str:
+    """What a search for plans alone came to, as text; `front` has those that were measured."""
+    return "\n".join([*([] if front is None else [front.text(), ""]), f"{message}.", _applied(file), ""])
 
 
-def peak_html(message: str, front: Front, file: str) -> str:
+def plans_html(message: str, front: Front | None, file: str) -> str:
     """The same as a page."""
-    return "\n".join([*_head(message, file), front.section(), "</html>", ""])
+    return "\n".join([*_head(message, file), *([] if front is None else [front.section()]), "</html>", ""])
 
 
 def _head(message: str, file: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, budget_bytes
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _DESCRIPTION = "Measures schedules of a program's kernels on this machine, and writes those that are faster as text."
 _MINUTES = 2.0
 _DIGITS = 8
-_OF_CPU = ("cluster", "joint", "objective", "budget", "jobs")
+_OF_CPU = ("cluster", "joint", "objective", "budget", "jobs", "inputs")
+_OBJECTIVES = ("time", "peak", "compile", "pareto")
 
 
 def tune_parser() -> Parser:
@@ -42,8 +43,19 @@ def tune_parser() -> Parser:
     add("--kernel", metavar="NAME", help="tune this kernel alone")
     add("--target", choices=("cpu", "cuda"), default="cpu", help="what runs the program: this processor or its GPU")
     add("--joint", action="store_true", help="first try other passes, options, decisions and implementations, too")
-    add("--objective", choices=("time", "peak"), default="time", help="what is to be least (default: time)")
+    add(
+        "--objective",
+        choices=_OBJECTIVES,
+        default="time",
+        help="what is to be least: time (default), bytes of the arena, time to compile; pareto: the first two",
+    )
     add("--budget", metavar="64MiB", type=budget_bytes, help="tune the program that computes again to fit into it")
+    add(
+        "--inputs",
+        metavar="random:SEED|[NAME=]FILE.npz",
+        action="append",
+        help="the program's arguments, of which each kernel gets what it has in a run (default: numbers for each kernel)",
+    )
     add("--same-bits", action="store_true", help="try only what keeps every bit of the results")
     add("--seed", type=int, default=0, metavar="N", help="of inputs, and of what is tried where that is a sample")
     add("--threads", type=int, metavar="N", help="threads of a program (default: all; schedules hold for as many)")
@@ -75,6 +87,14 @@ def check_usage(parser: Parser, given: argparse.Namespace) -> None:
     given_too = [name for name in _OF_CPU if getattr(given, name) not in (None, False, "time")]
     if given.target == "cuda" and given_too:
         parser.error(f"argument --target cuda: expected no --{given_too[0]}, which is for programs of the CPU")
+    if given.cluster is not None and given.inputs is not None:
+        parser.error("argument --inputs: expected none with --cluster, whose workers draw their own")
+    if given.cluster is not None and given.objective == "compile":
+        parser.error("argument --objective compile: expected no --cluster: it is the compiler here that is timed")
+    if given.inputs is not None:
+        from fuse_opt.tools.commands.array_files import input_words
+
+        given.inputs = input_words(parser, given.inputs)
     if given.cluster is not None and "://" not in given.cluster:
         parser.error(f"argument --cluster: expected an address as in tcp://HOST:8786, got '{given.cluster}'")
 
@@ -101,11 +121,19 @@ def run(given: argparse.Namespace) -> int:
     if given.report is not None:
         _writable("--report", given.report)
     source = _program(given)
+    given.arguments = _arguments(given, source)
     with (
         progress("fuse-tune: ", time.monotonic) as told,
         _on_device(given, source)
         if given.target == "cuda"
-        else places(given.cluster, given.threads, given.seed, told.say, given.jobs or usable_processors()) as found,
+        else places(
+            given.cluster,
+            given.threads,
+            given.seed,
+            told.say,
+            given.jobs or usable_processors(),
+            given.arguments,
+        ) as found,
         _interrupts(told.say) as interrupted,
     ):
         if len(found) == 1:
@@ -156,12 +184,12 @@ def _tuned_at(
     """Tunes for one machine; the report is written where it has a name, and `prefix` stands before each line."""
     from fuse_opt.runtime.disk_cache import default_directory
     from fuse_opt.tools.steering.tuned_plan import Plan
-    from fuse_opt.tools.tuning.joint.pareto import Front, tried_front
-    from fuse_opt.tools.tuning.joint.peak import least_arena
+    from fuse_opt.tools.tuning.joint.objectives import search_plans
+    from fuse_opt.tools.tuning.joint.pareto import tried_front
     from fuse_opt.tools.tuning.joint.program_site import ProgramSite
     from fuse_opt.tools.tuning.joint.whole import Search
-    from fuse_opt.tools.tuning.report import peak_html, peak_text, report_html, report_text
-    from fuse_opt.tools.tuning.search.records import Records, program_digest
+    from fuse_opt.tools.tuning.report import plans_html, plans_text, report_html, report_text
+    from fuse_opt.tools.tuning.search.records import RecordedBench, Records, program_digest
     from fuse_opt.tools.tuning.search.sites import find_sites
     from fuse_opt.tools.tuning.search.study import Limit
     from fuse_opt.tools.tuning.search.tune_program import Options, Result, Tuner, tuned_text, write_atomically
@@ -173,7 +201,7 @@ def _tuned_at(
         told.say(f"{prefix}{line}")
 
     def sites_of(plan: Plan) -> list[Site]:
-        return find_sites(source.clone(), passes, plan, target)
+        return find_sites(source.clone(), passes, plan, target, given.arguments)
 
     sites = sites_of(Plan())
     _check_kernel(given.kernel, [site.name for site in sites])
@@ -187,27 +215,34 @@ def _tuned_at(
         write_atomically(tuned_text(sites, result, place.machine, _about(given) | dict(more)), output)
 
     seconds = None if given.trials is not None else 60 * (given.minutes or _MINUTES)
+    program = ProgramSite(source, passes, given.file, target, given.arguments)
     tuner = Tuner(
         sites,
         records,
         place.bench,
         time.monotonic,
         Options(given.trials, seconds, given.seed, given.same_bits, given.kernel, given.threads),
-        lambda: records.total(program_digest(str(source)), lambda: place.seconds(source)),
+        lambda: records.total(program_digest(f"{source}{program.given}"), lambda: place.seconds(source)),
         say,
         told.update,
         interrupted=lambda: bool(interrupted),
         width=place.width,
     )
-    program = ProgramSite(source, passes, given.file, target)
-    if given.objective == "peak":
+    if given.objective != "time":
         limit = Limit(tuner.clock, given.trials, seconds, tuner.interrupted)
-        found = least_arena(program, lambda: place.bench(program), limit, given.same_bits)
-        written([], Result(), found.entry(program))
+
+        def bench() -> RecordedBench:
+            return RecordedBench(program, records, lambda: place.bench(program))
+
+        found = search_plans(given.objective, program, bench, limit, given.same_bits)
+        files = {output: found.entry}
+        files |= {output.with_stem(f"{output.stem}-{arena}"): entry for arena, entry in found.others.items()}
+        for file, entry in files.items():
+            write_atomically(tuned_text([], Result(), place.machine, _about(given) | entry), file)
         if report.name:
-            front = Front(program, found.points, found.seconds)
-            write_atomically((peak_html if _is_page(report) else peak_text)(found.said(), front, str(output)), report)
-        say(f"{found.said()}; written to {output}")
+            text = plans_html if _is_page(report) else plans_text
+            write_atomically(text(found.said, found.front, str(output)), report)
+        say(f"{found.said}; written to {', '.join(map(str, files))}")
         return
     try:
         result = Search(program, tuner, sites_of, written, output, given.joint).run()
@@ -253,6 +288,30 @@ def _program(given: argparse.Namespace) -> ModuleOp:
         return read_model(given.file, extents, None, 4).module
     source = load(text_or_path(given.file))
     return fixed(source, None, example_inputs(source, given.seed, None, extents)) if extents else source
+
+
+def _arguments(given: argparse.Namespace, source: ModuleOp) -> list[Any] | None:
+    """The program's arguments where a person gave some. Raises OSError, TypeError and ValueError."""
+    if given.inputs is None:
+        return None
+    import numpy as np
+
+    from fuse_opt.lowering.reference.interpreter import entry_function
+    from fuse_opt.tools.commands.array_files import read_arguments
+    from fuse_opt.tools.commands.measuring import example_inputs
+    from fuse_opt.tools.compiler.signature import Signature
+    from fuse_opt.tools.compiler.specialization import is_dynamic
+
+    entry = entry_function(source, None)
+    if is_dynamic(entry):
+        raise ValueError("expected known extents of arguments, got `?`: times are of shapes; give them as --extents")
+    random = [] if given.inputs.file else example_inputs(source, given.inputs.seed)
+    found = read_arguments(Signature.of(entry), given.inputs.file, given.inputs.own, random, {})
+    if not all(isinstance(each, np.ndarray) for each in found):
+        raise ValueError(
+            "--inputs: expected a program of dense arguments; numbers are drawn for those of other storage"
+        )
+    return [np.ascontiguousarray(each) for each in found]
 
 
 def _passes(given: argparse.Namespace, source: ModuleOp) -> list[ModulePass]:

@@ -27,6 +27,8 @@ class Smallest:
     """Bytes of the arena by the rules."""
     after: int
     edits: dict[str, str | int] = field(default_factory=dict[str, str | int])
+    same_bits: bool = True
+    """Whether all edits promise that."""
     trials: int = 0
     speedup: tuple[float, float, float] = (1.0, 1.0, 1.0)
     points: list[Point] = field(default_factory=list[Point])
@@ -81,7 +83,7 @@ def least_arena(program: ProgramSite, bench: Callable[[], Bench], limit: Limit, 
                 except TrialFailed:
                     continue
                 verdict, found.seconds = judge(measured.pairs), measured.seconds
-                found.edits, found.after = candidate.settings, arena
+                found.edits, found.after, found.same_bits = candidate.settings, arena, candidate.same_bits
                 found.speedup = verdict.low, verdict.median, verdict.high
                 found.points.append(Point(found.edits, arena, found.speedup))
     finally:
@@ -94,7 +96,7 @@ def _together(alone: list[tuple[int, Candidate]], found: Smallest) -> Iterator[C
     """The edits that were taken so far, and each further one, the best first."""
     for _, candidate in alone:
         if not candidate.settings.keys() & found.edits.keys():
-            yield Candidate.of({**found.edits, **candidate.settings}, candidate.same_bits)
+            yield Candidate.of({**found.edits, **candidate.settings}, found.same_bits and candidate.same_bits)
 
 
 def _arena(program: ProgramSite, candidate: Candidate) -> int | None:

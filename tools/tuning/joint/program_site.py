@@ -28,10 +28,17 @@ Array = np.ndarray[Any, Any]
 class ProgramSite(Site):
     """A program of known extents, tuned as a whole."""
 
-    def __init__(self, module: ModuleOp, passes: Sequence[ModulePass], place: str, target: Target = "c") -> None:
+    def __init__(
+        self,
+        module: ModuleOp,
+        passes: Sequence[ModulePass],
+        place: str,
+        target: Target = "c",
+        inputs: Sequence[Array] | None = None,
+    ) -> None:
         """`passes` make it a program for the CPU; the module stays as it is."""
         key = program_key(module)
-        super().__init__("the program", KernelKey(key, key), module, place=place, target=target)
+        super().__init__("the program", KernelKey(key, key), module, place=place, target=target, inputs=inputs)
         self.passes = passes
         self._modules: dict[Candidate, str] = {}
 

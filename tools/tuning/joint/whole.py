@@ -93,7 +93,7 @@ class _TunedProgram(ProgramSite):
     """A program whose one candidate is what a tuned file makes of it."""
 
     def __init__(self, site: ProgramSite, file: Path) -> None:
-        super().__init__(site.module, site.passes, site.place, site.target)
+        super().__init__(site.module, site.passes, site.place, site.target, site.inputs)
         self.candidate = Candidate.of({"tuned": program_digest(_chosen(file))}, False)
         self._file = file
 

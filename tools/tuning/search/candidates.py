@@ -19,6 +19,7 @@ from fuse_opt.lowering.program import Program
 from fuse_opt.lowering.reference.interpreter import evaluate_op
 from fuse_opt.passes.scheduling.tuned_lookup import is_tunable
 from fuse_opt.passes.scheduling.tuned_schedules import Settings, entries_of, schedule_of
+from fuse_opt.tools.commands.measuring import example_inputs
 from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.watching.bounds import allowed_differences
@@ -67,6 +68,8 @@ class Site:
     """How many kernels of the program are the same."""
     target: Target = "c"
     """The language of its programs."""
+    inputs: Sequence[Array] | None = None
+    """What it is measured on, where a person gave arrays; else numbers are drawn."""
 
     _programs: dict[Candidate, Program] = field(default_factory=dict[Candidate, Program], repr=False)
 
@@ -101,6 +104,20 @@ class Site:
     def changes(self, same_bits: bool) -> Iterator[Candidate]:
         """What is tried: the default with one thing changed; with `same_bits` what promises to keep them alone."""
         return single_changes(self, same_bits)
+
+    def arguments(self, seed: int) -> list[Array]:
+        """What it is measured on."""
+        return example_inputs(self.module, seed) if self.inputs is None else list(self.inputs)
+
+    @cached_property
+    def given(self) -> str:
+        """A checksum of what a person gave, by which measurements on that are told from others; "" where numbers are drawn."""
+        if self.inputs is None:
+            return ""
+        digest = hashlib.sha256()
+        for array in self.inputs:
+            digest.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
+        return digest.hexdigest()[:_DIGITS]
 
     def reference(self, arrays: Sequence[Array]) -> list[Array]:
         """What the reference gives for arguments."""

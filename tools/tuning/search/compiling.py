@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import resource
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 from fuse_opt.lowering.program import Program
 from fuse_opt.runtime.cpu.program import KERNELS_STAY_FUNCTIONS
@@ -28,3 +31,24 @@ def compile_ahead(programs: Sequence[Program], jobs: int, seconds: float) -> Non
     sources = dict.fromkeys(program.source for program in programs if program.source and not program.units)
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(compiled, sources))
+
+
+def compile_seconds(program: Program) -> float:
+    """
+    The processor time of a C compiler for the texts of a program, of which nothing is kept. Raises CompileError, OSError, and
+    RuntimeError where there is no compiler.
+    """
+    if (compiler := find_c_compiler(DiskCache())) is None:
+        raise RuntimeError("tuning needs a C compiler")
+    before = _spent_by_children()
+    with tempfile.TemporaryDirectory(prefix="fuse-tune-") as folder:
+        cache = DiskCache(Path(folder))
+        for each in (program, *([] if program.prepare is None else [program.prepare.program])):
+            if each.source:
+                compiler.compile_shared(each.source, cache, KERNELS_STAY_FUNCTIONS)
+    return _spent_by_children() - before
+
+
+def _spent_by_children() -> float:
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from fuse_opt.lowering.program import Program
-from fuse_opt.tools.commands.measuring import example_inputs
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
 from fuse_opt.tools.tuning.search.compiling import compile_ahead
 from fuse_opt.tools.tuning.search.measuring_child import DIFFERS, FAILED, KILLED, UNAVAILABLE, Trial, serve
@@ -63,7 +62,7 @@ class ProcessBench:
         self._site, self._threads, self._sent, self._jobs = site, threads, sent or site.sent, jobs
         self._folder = Path(tempfile.mkdtemp(prefix="fuse-tune-"))
         self._default = self._sent(site.default)
-        arrays = example_inputs(site.module, seed)
+        arrays = site.arguments(seed)
         self._sets: list[list[Array]] = [arrays, [_special(array) for array in arrays]]
         self._files = tuple(
             tuple(self._saved(f"{number}-{k}", array) for k, array in enumerate(given))

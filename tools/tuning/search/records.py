@@ -54,7 +54,8 @@ class Records:
         Writes a line about a kernel, to the disk before anything else happens where it is to be durable: what took a while to
         find. Raises OSError.
         """
-        self._add(site.key.key, site.key.family, site.target, entries, durable)
+        given: Line = {"inputs": site.given} if site.given else {}
+        self._add(site.key.key, site.key.family, site.target, {**entries, **given}, durable)
 
     def total(self, program: str, measure: Callable[[], float]) -> float:
         """The seconds of a call of a program of that digest: measured once. Raises OSError."""
@@ -85,8 +86,8 @@ class Records:
         self._enter(line)
 
     def of(self, site: Site) -> list[Line]:
-        """What was measured here of a kernel, by this code; in an order that does not depend on files."""
-        return self._here(site.key.key)
+        """What was measured here of a kernel, by this code, on its inputs; in an order that does not depend on files."""
+        return [line for line in self._here(site.key.key) if line.get("inputs", "") == site.given]
 
     def _here(self, key: str) -> list[Line]:
         machine = self.machine

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.storage import functions_of
@@ -16,7 +19,7 @@ from fuse_opt.dialects.fused.knobs import KNOBS
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.lowering.kernel.naming import kernel_name
-from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.lowering.reference.interpreter import entry_function, evaluate_function
 from fuse_opt.passes.devices.gpu_attach_device import make_for
 from fuse_opt.passes.scheduling.tuned_lookup import KernelKeys, is_tunable
 from fuse_opt.passes.scheduling.tuned_schedules import settings_of
@@ -28,19 +31,23 @@ from fuse_opt.tools.compiler.specialization import is_dynamic
 from fuse_opt.tools.source.diagnostics import format_position, source_position
 from fuse_opt.tools.source.located import located
 from fuse_opt.tools.steering.tuned_plan import Plan
-from fuse_opt.tools.tuning.search.candidates import Candidate, Site, Target
+from fuse_opt.tools.tuning.search.candidates import Array, Candidate, Site, Target
 from fuse_opt.tools.watching.kernel_files import kernel_module
 
 _CALLS, _SECONDS, _BATCH_SECONDS = 3, 0.3, 100e-6
 
 
 def find_sites(
-    source: ModuleOp, passes: Sequence[ModulePass] | None = None, plan: Plan | None = None, target: Target = "c"
+    source: ModuleOp,
+    passes: Sequence[ModulePass] | None = None,
+    plan: Plan | None = None,
+    target: Target = "c",
+    arguments: Sequence[Array] | None = None,
 ) -> list[Site]:
     """
     The kernels that have something to choose, those that are the same once, in the order of the program. `passes` are the default
-    ones where None; they run as a plan of the program says where it has one; the source is changed. Raises InputError, and
-    ValueError where extents are unknown.
+    ones where None; they run as a plan of the program says where it has one; the source is changed. With `arguments` of the
+    program each kernel has what it is given of these. Raises InputError, and ValueError where extents are unknown.
     """
     plan = plan or Plan()
     passes = plan.edited(make_passes(DEFAULT_PIPELINE) if passes is None else passes)
@@ -56,7 +63,8 @@ def find_sites(
             run_pipeline(source, passes[: last + 1], make_context())
     found: dict[str, Site] = {}
     names: dict[str, int] = {}
-    for site in _sites(source, target):
+    operands = {} if arguments is None else _operands(entry_function(source, None), arguments)
+    for site in _sites(source, target, operands):
         if (known := found.setdefault(site.key.key, site)) is not site:
             known.count += 1
             continue
@@ -65,7 +73,20 @@ def find_sites(
     return list(found.values())
 
 
-def _sites(module: ModuleOp, target: Target) -> Iterator[Site]:
+def _operands(function: FuncOp, arguments: Sequence[Array]) -> dict[KernelOp, list[Array]]:
+    """What each kernel of a function is given, by the reference; the same for those that are the same is the first one's."""
+    found: dict[KernelOp, list[Array]] = {}
+
+    def watch(op: Operation, operands: Sequence[Any]) -> None:
+        if isinstance(op, KernelOp) and all(isinstance(each, np.ndarray) for each in operands):
+            found[op] = [np.ascontiguousarray(each) for each in operands]
+
+    with np.errstate(all="ignore"):
+        evaluate_function(function, arguments, watch)
+    return found
+
+
+def _sites(module: ModuleOp, target: Target, operands: Mapping[KernelOp, Sequence[Array]]) -> Iterator[Site]:
     words = {knob.name for knob in KNOBS if not knob.tries}
     for function in functions_of(module):
         keys = KernelKeys(function)
@@ -88,13 +109,17 @@ def _sites(module: ModuleOp, target: Target) -> Iterator[Site]:
                 Candidate.of(settings),
                 "-" if position is None else format_position(*position),
                 target=target,
+                inputs=operands.get(kernel),
             )
 
 
-def program_seconds(source: str | Path | ModuleOp, threads: int) -> float:
-    """The least time of a call of the whole program by its defaults: of this thread's processor where it is alone."""
+def program_seconds(source: str | Path | ModuleOp, threads: int, arguments: Sequence[Array] | None = None) -> float:
+    """
+    The least time of a call of the whole program by its defaults, on drawn numbers where there are no `arguments`: of this
+    thread's processor where it is alone.
+    """
     program = compile_program(source, tuned="", whole=True)
-    inputs = example_inputs(source)
+    inputs = example_inputs(source) if arguments is None else arguments
     program.freeze({n: inputs[n] for n, value in enumerate(program.signature.arguments) if value.frozen})
     clock = time.thread_time if threads == 1 else time.perf_counter
     donates = any(value.donated for value in program.signature.arguments)

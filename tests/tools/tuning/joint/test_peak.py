@@ -15,7 +15,7 @@ from fuse_opt.tools.tuning.fuse_tune_main import main
 from fuse_opt.tools.tuning.joint.pareto import Front
 from fuse_opt.tools.tuning.joint.peak import least_arena
 from fuse_opt.tools.tuning.joint.program_site import ProgramSite
-from fuse_opt.tools.tuning.report import peak_html, peak_text
+from fuse_opt.tools.tuning.report import plans_html, plans_text
 from fuse_opt.tools.tuning.search.candidates import Candidate
 from fuse_opt.tools.tuning.search.study import Limit, Measured, TrialFailed
 
@@ -68,7 +68,7 @@ def test_edits_that_make_the_arena_smaller_are_put_together() -> None:
     assert least_arena(program, Bench, Limit(lambda: 0.0, 1), False).edits == {}
     front = Front(program, found.points, 1e-3)
     assert [plan.arena for plan in front.best()] == [500, 1000]
-    page, text = peak_html(found.said(), front, "t.json"), peak_text(found.said(), front, "t.json")
+    page, text = plans_html(found.said(), front, "t.json"), plans_text(found.said(), front, "t.json")
     assert page.count("<circle") == 2 and "order-for-memory: " in page and "<script" not in page and "http" not in page
     assert "the rules' plan" in text and "--tuned t.json" in text
 
