@@ -169,13 +169,13 @@ def with_tuned(passes: Sequence[ModulePass], tuned: str | os.PathLike[str] | Non
 
 def with_host_device(passes: Sequence[ModulePass]) -> list[ModulePass]:
     """
-    The passes of a program for a CPU, of which those that are for HOST, or say nothing, are for the processor that is there:
-    where that has vectors of 256 bits alone, and `$FUSE_OPT_DEVICE` says nothing of it, for the device that is described so.
+    The passes, of which those that are for HOST are for the processor that is there: where that has vectors of 256 bits alone,
+    and `$FUSE_OPT_DEVICE` says nothing of it, for the device that is described so.
     """
     if is_host_named() or not is_narrow_host():
         return list(passes)
     return [
-        replace(cast("Any", each), device=NARROW_HOST) if getattr(each, "device", None) in (HOST, "") else each
+        replace(cast("Any", each), device=NARROW_HOST) if getattr(each, "device", None) == HOST else each
         for each in passes
     ]
 
