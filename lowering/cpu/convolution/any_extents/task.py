@@ -7,16 +7,15 @@ is copied, with zeros around it, and added to sums of all positions of a block b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
-from xdsl.dialects import arith, memref, scf
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.dialects.types.extents import is_number
-from fuse_opt.dialects.types.size import Extent
+from fuse_opt.lowering.cpu.convolution.any_extents.blocks import BlockTasks, Positions
 from fuse_opt.lowering.cpu.convolution.any_extents.tiling import any_extents_tiling
 from fuse_opt.lowering.cpu.convolution.any_extents.window_copy import Origin, WindowCopy
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import Tile
@@ -24,22 +23,10 @@ from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Sweep, Taps, tap_table
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
-from fuse_opt.lowering.kernel.loop_splitting import task_parts
-from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.kernel.scope import Scope
 
 
-@dataclass(frozen=True, slots=True)
-class Positions:
-    """Positions of a task: along each axis where the first one is, and of rows and of a row how many there are."""
-
-    first: SSAValue
-    row: SSAValue
-    column: SSAValue
-    rows: SSAValue
-    columns: SSAValue
-
-
-class AnyExtents:
+class AnyExtents(BlockTasks):
     """A task is some filters at a block of positions."""
 
     def __init__(
@@ -54,14 +41,15 @@ class AnyExtents:
         `weight`: another buffer of it, in the elements of sums; `product`: that whose result the kernel's is, where positions
         are parts of it.
         """
-        self.of, self.root, self.element = convolution.contraction, root, convolution.sums
+        super().__init__(convolution.contraction, root)
+        self.element = convolution.sums
         self.tiling = tiling = any_extents_tiling(self.of.at_usual_batch(), self.element.itemsize)
         product = product or self.of.result_product()
         self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
         self.x, given = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
         self.weight = given if weight is None else weight
         some = self.of.filters // tiling.filters
-        self.counts = (self.of.batch, self.of.groups, self.of.positions[0], tiling.rows, tiling.parts, some)
+        self.cut(tiling.rows, tiling.parts, some)
         sums = root.add(memref.AllocaOp.get(self.element.attribute, 64, [tiling.filters * tiling.columns]))
         sums.name_hint = "sums"
         self.sums = Sums(sums, tiling.filters, tiling.columns)
@@ -81,7 +69,7 @@ class AnyExtents:
 
     def build(self, task: Scope, number: SSAValue) -> None:
         of, tiling, constant = self.of, self.tiling, self.root.index_constant
-        (batch, group, first, some), rows, columns = self._place(task, number)
+        (batch, group, first, some), rows, columns = self.place(task, number)
         task.indices = {self.epilogue.batch: plus(task, times(task, batch, of.groups), group)}
         sample_step, group_step, *_ = of.x_steps()
         channels = plus(task, times(task, batch, sample_step), times(task, group, group_step))
@@ -100,45 +88,6 @@ class AnyExtents:
 
         count_loop(task, "channel", (constant(0), constant(of.channels)), some_channels, tiling.channels)
         self.store(task, first_filter, block)
-
-    def _place(self, task: Scope, number: SSAValue) -> tuple[Sequence[SSAValue], Bounds, Bounds]:
-        """
-        Numbers of a task's sample, group, first axis and filters, and its rows and columns. Where one block has all positions, as
-        of small images, few divisions say so: they take as long as the sums of a small block.
-        """
-        tiling = self.tiling
-        blocks = tiling.rows * tiling.parts
-        if is_number(blocks):
-            return self._place_of_many(task, number)
-        is_one = task.add(arith.CmpiOp(self.root.index_constant(blocks), self.root.index_constant(1), "eq"))
-        branches = Scope(task, Block()), Scope(task, Block())
-        for inner, place in zip(branches, (self._place_of_one, self._place_of_many), strict=True):
-            numbers, rows, columns = place(inner, number)
-            inner.block.add_op(scf.YieldOp(*numbers, *rows, *columns))
-        found = scf.IfOp(is_one, [INDEX] * 8, Region(branches[0].block), Region(branches[1].block))
-        task.block.add_op(found)
-        *numbers, top, bottom, left, right = found.results
-        return numbers, (top, bottom), (left, right)
-
-    def _place_of_one(self, task: Scope, number: SSAValue) -> tuple[Sequence[SSAValue], Bounds, Bounds]:
-        *outer, _, _, some = self.counts
-        (_, height, width), constant = self.of.positions, self.root.index_constant
-        numbers = task_parts(task, self.root, number, (*outer, some))
-        return numbers, (constant(0), constant(height)), (constant(0), constant(width))
-
-    def _place_of_many(self, task: Scope, number: SSAValue) -> tuple[Sequence[SSAValue], Bounds, Bounds]:
-        *outer, row, column, some = task_parts(task, self.root, number, self.counts)
-        rows = self._part(task, row, self.of.positions[1], self.tiling.rows)
-        return [*outer, some], rows, self._part(task, column, self.of.positions[2], self.tiling.parts)
-
-    def _part(self, task: Scope, number: SSAValue, extent: Extent, parts: Extent) -> Bounds:
-        """Where one of so many parts of an extent, as equal as can be, begins and ends."""
-        constant = self.root.index_constant
-        if parts == 1:
-            return constant(0), constant(extent)
-        after = plus(task, number, constant(1))
-        first, last = (task.add(arith.DivSIOp(times(task, n, extent), constant(parts))) for n in (number, after))
-        return first, last
 
     def _sum_up(
         self, scope: Scope, block: Positions, channels: tuple[SSAValue, SSAValue], sweeps: Sequence[Sweep]
