@@ -186,10 +186,10 @@ TILE_BITS = Knob(
 REGISTER_BITS = Knob(
     "register_bits",
     Counts(256, 512, power=True),
-    ("row", "column", "split"),
+    ("row", "column", "split", "conv"),
     True,
     "bits of a register: of so many at most are the variables that are accumulators of rows whose length is a size, and the last "
-    "vectors of columns of which there are a size",
+    "vectors of columns of which there are a size; of 256 are sums of depthwise convolutions of images of any extents",
     usual=512,
 )
 SCRATCH = Knob(

@@ -39,6 +39,7 @@ _TARGETS = {
     "fo_chosen_": 7,
     "fo_windows_": 7,
     "fo_dot_": 7,
+    "fo_plane_": 7,
     "fo_zeros_": 0,
     "fo_rows_": 6,
     "fo_last_": 1,

@@ -21,7 +21,7 @@ from fuse_opt.dialects.analysis.loop_body import (
 )
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import dtype, is_sized
+from fuse_opt.dialects.interfaces.shapes import dtype, is_sized, shape
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import BF16, F16, F32, F64, DType
 from fuse_opt.dialects.types.extents import estimate
@@ -67,6 +67,14 @@ class Convolution:
     @property
     def widens(self) -> bool:
         return self.sums is not dtype(self.raw)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the kernel's result is the convolution's, element by element in memory, and nothing else is stored."""
+        stores, extents = self.epilogue.stores, (*self.epilogue.row_extents, *self.epilogue.column_extents)
+        if self.widens or len(stores) != 1 or stores[0].node.value is not self.raw or stores[0].node.op is not None:
+            return False
+        return stores[0].address == stores[0].node.address and prod(extents) == prod(shape(self.raw))
 
     def contracted(self) -> set[SSAValue]:
         """What is read before the epilogue."""

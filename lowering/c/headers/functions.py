@@ -9,6 +9,7 @@ from functools import cache
 
 from fuse_opt.lowering.c.headers import header
 from fuse_opt.lowering.c.headers.lane_tiles import lanes_text
+from fuse_opt.lowering.c.headers.plane_sums import plane_sums_text
 from fuse_opt.lowering.c.headers.position_dots import position_dots_text
 from fuse_opt.lowering.c.headers.product_dots import dot_text
 from fuse_opt.lowering.c.headers.product_groups import group_text
@@ -113,7 +114,8 @@ def is_helper(name: str) -> bool:
 
 def _product_text(name: str) -> str | None:
     """The tile of a product of that name."""
-    return tile_text(name) or dot_text(name) or group_text(name) or lanes_text(name) or position_dots_text(name)
+    sums = lanes_text(name) or plane_sums_text(name) or position_dots_text(name)
+    return sums or tile_text(name) or dot_text(name) or group_text(name)
 
 
 def called_helpers(text: str) -> list[str]:

@@ -20,7 +20,9 @@ from fuse_opt.dialects.analysis.contractions.input_gradients import InputGradien
 from fuse_opt.dialects.analysis.contractions.packed_panels import filter_panel_width, reads_rows
 from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import REGISTER_BITS
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.lowering.cpu.convolution.any_extents.planes import PlaneTasks, reads_planes
 from fuse_opt.lowering.cpu.convolution.any_extents.task import AnyExtents
 from fuse_opt.lowering.cpu.convolution.channel_lanes import ChannelLanes
 from fuse_opt.lowering.cpu.convolution.filter_panels import FilterPanels
@@ -48,7 +50,7 @@ def build_convolution_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> l
     passes = [convolution.epilogue, operand_pass(convolution.x), operand_pass(convolution.weight)]
     memory = KernelBuffers(kernel, passes, storages)
     if not convolution.widens or _has_lanes(convolution):
-        return [_convolution(convolution, memory, [])]
+        return [_convolution(convolution, memory, [], reads_planes(convolution, REGISTER_BITS.number(kernel)))]
     kind = element_buffer_type(convolution.sums, prod(shape(convolution.weight)))
     scratch = [Scratch(0, kind, "wide_weight")]
     return [widened(convolution.weight, convolution.sums, memory, scratch), _convolution(convolution, memory, scratch)]
@@ -71,11 +73,20 @@ def build_winograd_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list
     return [transformed_filters(convolution, panel, memory, scratch), loops] if scratch else [loops]
 
 
-def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch]) -> KernelLoops:
-    """The launch that gives the results, with the weight as it is, or as another launch has widened it."""
+def _convolution(
+    convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch], by_planes: bool = False
+) -> KernelLoops:
+    """
+    The launch that gives the results, with the weight as it is, or as another launch has widened it; `by_planes`: those of images
+    of any extents are sums of planes.
+    """
     root, buffers = launch_root(memory, scratch)
     if _has_lanes(convolution):
-        body: ConvolutionTask | ChannelLanes | RowPanels | AnyExtents = ChannelLanes(convolution, memory, root)
+        body: ConvolutionTask | ChannelLanes | RowPanels | AnyExtents | PlaneTasks = ChannelLanes(
+            convolution, memory, root
+        )
+    elif convolution.contraction.has_any_extents and by_planes:
+        body = PlaneTasks(convolution, memory, root)
     elif convolution.contraction.has_any_extents:
         body = AnyExtents(convolution, memory, root, buffers[0] if buffers else None)
     elif convolution.panel and reads_rows(convolution.contraction):

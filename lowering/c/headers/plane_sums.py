@@ -1,0 +1,192 @@
+"""Sums over the taps of a window whose vectors are of neighbouring positions of a row of one plane, read where it lies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+_NAME = re.compile(r"fo_plane_f32_(\d+)x(\d+)s(\d+)x(\d+)")
+LANES = 8
+"""Of a vector of 32 bytes."""
+STRIDES = (1, 2)
+"""That a function may have: with 2 it takes the elements of a row apart as it reads them."""
+MOST_TAPS = 25
+"""More weights are read anew for so many rows that sums wait for them."""
+_IN_REGISTERS = 9
+"""Weights that lie in registers beside sums."""
+_ROWS = (4, 2)
+"""Rows of positions at a time, with so few taps and with more; half as many where windows are two rows apart."""
+
+_FUNCTION = """\
+/* {name}: at rows `top` to `bottom` and columns `left` to `right`, sums over the {taps} taps of windows of {height} rows of
+   {width} that are {down} rows and {right} columns apart. The first one begins `up` rows and `before` columns outside of a
+   plane of `rows` rows of `count` elements, `row` apart, with zeros around it; rows of c are c_row apart. A product and a
+   sum round once. */
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((optimize("fp-contract=fast")))
+#endif
+static __attribute__((noinline, unused)) void {name}(const float *x, long x_at, long row, long rows, long count,
+    const float *w, long w_at, float *c, long c_at, long c_row, long up, long before, long top, long bottom, long left,
+    long right) {{
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#endif
+  x += x_at, w += w_at, c += c_at;
+#if defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)
+  typedef float fo_r __attribute__((vector_size(32)));
+  typedef float fo_v __attribute__((vector_size(32), aligned(4), may_alias));
+  typedef float fo_4 __attribute__((vector_size(16), aligned(4), may_alias));
+  typedef double fo_pairs __attribute__((vector_size(32)));
+  typedef int fo_mask __attribute__((vector_size(32)));
+  const fo_mask lane = {{0, 1, 2, 3, 4, 5, 6, 7}};
+  static const float zeros[{reach}] = {{0}};
+  const fo_r {weights};
+  /* The last vector of a row begins earlier, where the row is as long: what it writes twice is the same. */
+  for (long j = left; j < right; j += 8) {{
+    const long at = j + 8 > right && right - left >= 8 ? right - 8 : j, some = right - at < 8 ? right - at : 8;
+    const long first = at * {right} - before;
+    if (first >= 0 && first + {reach} <= count && some == 8) {{
+{inside}
+      continue;
+    }}
+    const fo_mask {masks};
+{edge}
+  }}
+#else
+  for (long y = top; y < bottom; y++) {{
+    for (long j = left; j < right; j++) {{
+      float s = 0.0f;
+      for (long t = 0; t < {taps}; t++) {{
+        const long i = y * {down} - up + t / {width}, k = j * {right} - before + t % {width};
+        const _Bool met = i >= 0 && i < rows && k >= 0 && k < count;
+        s += (met ? x[i * row + k] : 0.0f) * w[t];
+      }}
+      c[y * c_row + j] = s;
+    }}
+  }}
+#endif
+}}
+"""
+_LAST = """\
+if (some == 8) *(fo_v *)q = {sum};
+else {{
+  const fo_r last = {sum};
+  const float *from = (const float *)&last;
+  if (some & 4) *(fo_4 *)q = *(const fo_4 *)from, from += 4, q += 4;
+  if (some & 2) q[0] = from[0], q[1] = from[1], from += 2, q += 2;
+  if (some & 1) q[0] = from[0];
+}}"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """What a function of that name sums over, and in which order it does."""
+
+    height: int
+    width: int
+    down: int
+    right: int
+
+    @property
+    def taps(self) -> int:
+        return self.height * self.width
+
+    @property
+    def at_a_time(self) -> int:
+        """Rows of positions."""
+        return max(_ROWS[self.taps > _IN_REGISTERS] // self.down, 1)
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where vectors of a row of the plane begin; those of two columns apart are pairs that lie side by side."""
+        if self.right == 1:
+            return list(range(self.width))
+        return [place for column in range(0, self.width, 2) for place in (column, column + LANES)]
+
+    @property
+    def reach(self) -> int:
+        """Elements of a row of the plane that are read for a vector."""
+        return max(self.offsets) + LANES
+
+    def body(self, is_edge: bool) -> str:
+        """Rows of positions of a vector; at an edge of the plane what lies outside is not read."""
+        return "\n".join(
+            [
+                f"for (long y = top; y < bottom; y += {self.at_a_time}) {{",
+                f"  fo_r {', '.join(f's{o} = {{0}}' for o in range(self.at_a_time))};",
+                *self._sums(is_edge),
+                *self._stores(is_edge),
+                "}",
+            ]
+        )
+
+    def _sums(self, is_edge: bool) -> Iterator[str]:
+        for line in range((self.at_a_time - 1) * self.down + self.height):
+            yield "  {"
+            yield f"    const long i = y * {self.down} - up + {line};"
+            yield "    const float *q = i >= 0 && i < rows ? x + i * row + first : zeros;"
+            yield f"    const fo_r {', '.join(self._reads(is_edge))};"
+            for place in range(self.at_a_time):
+                if 0 <= (above := line - place * self.down) < self.height:
+                    products = (f"s{place} += x{k} * w{above * self.width + k};" for k in range(self.width))
+                    yield f"    {' '.join(products)}"
+            yield "  }"
+
+    def _reads(self, is_edge: bool) -> Iterator[str]:
+        """Vectors of a row of the plane, one for each column of the window."""
+        name = "x" if self.right == 1 else "g"
+        for number, offset in enumerate(self.offsets):
+            masked = f"__builtin_ia32_maskloadps256((const fo_r *)(q + {offset}), m{number})"
+            yield f"{name}{number} = {masked if is_edge else f'*(const fo_v *)(q + {offset})'}"
+        for column in range(self.width if self.right == 2 else 0):
+            pair, picked = column // 2 * 2, [k + column % 2 for k in (0, 2, 8, 10, 4, 6, 12, 14)]
+            yield f"x{column} = __builtin_shufflevector(g{pair}, g{pair + 1}, {', '.join(map(str, picked))})"
+
+    def _stores(self, is_edge: bool) -> Iterator[str]:
+        for place in range(self.at_a_time):
+            vector = f"s{place}"
+            if self.right == 2:  # halves of registers were taken apart each by itself
+                vector = f"(fo_r)__builtin_shufflevector((fo_pairs)s{place}, (fo_pairs)s{place}, 0, 2, 1, 3)"
+            yield f"  if (y + {place} < bottom) {{" if place else "  {"
+            yield f"    float *q = c + (y + {place}) * c_row + at;"
+            stored = _LAST.format(sum=vector) if is_edge else f"*(fo_v *)q = {vector};"
+            yield from (f"    {line}" for line in stored.splitlines())
+            yield "  }"
+
+    def text(self, name: str) -> str:
+        weights = (f"w{t} = {{{', '.join([f'w[{t}]'] * LANES)}}}" for t in range(self.taps))
+        masks = (
+            f"m{number} = (lane + (int)(first + {offset}) >= 0) & (lane + (int)(first + {offset}) < (int)count)"
+            for number, offset in enumerate(self.offsets)
+        )
+        return _FUNCTION.format(
+            name=name,
+            taps=self.taps,
+            height=self.height,
+            width=self.width,
+            down=self.down,
+            right=self.right,
+            reach=self.reach,
+            weights=",\n      ".join(weights),
+            masks=",\n        ".join(masks),
+            inside=_indented(self.body(is_edge=False), 6),
+            edge=_indented(self.body(is_edge=True), 4),
+        )
+
+
+def _indented(text: str, columns: int) -> str:
+    return "\n".join(" " * columns + line for line in text.splitlines())
+
+
+def plane_sums_name(window: tuple[int, int], strides: tuple[int, int]) -> str:
+    """The function for a window of so many rows and columns."""
+    return "fo_plane_f32_{}x{}s{}x{}".format(*window, *strides)
+
+
+@cache
+def plane_sums_text(name: str) -> str | None:
+    """The function of that name; None where it is not the name of such sums."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else _Window(*map(int, found.groups())).text(name)

@@ -1,0 +1,116 @@
+"""Depthwise convolutions of images of any extents: vectors are of neighbouring positions of a row, in registers as long.
+
+A window reads a plane where it lies. A result that nothing follows is written where it goes; what follows other ones is computed
+from sums of a block, row by row, or all at once where blocks have whole rows.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import F32
+from fuse_opt.dialects.types.extents import smallest
+from fuse_opt.lowering.c.headers.plane_sums import LANES, MOST_TAPS, STRIDES, plane_sums_name
+from fuse_opt.lowering.cpu.convolution.any_extents.blocks import BlockTasks, Positions
+from fuse_opt.lowering.cpu.convolution.any_extents.tiling import any_extents_tiling
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
+from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.loop_splitting import flat_memory
+from fuse_opt.lowering.kernel.scope import Scope
+
+BLOCK = 4096
+"""Positions of a block whose sums are not kept, about: what it reads of the input stays in a first cache."""
+
+
+def reads_planes(convolution: Convolution, register_bits: int) -> bool:
+    """Whether sums are made so: where registers are as long as vectors of the sums of a plane."""
+    of = convolution.contraction
+    if register_bits != 8 * LANES * F32.itemsize or not of.is_depthwise or of.flipped or of.x_last or of.result_last:
+        return False
+    (_, height, _), (first, *window), (_, *strides) = of.positions, of.window, of.strides
+    is_plane = of.extents[0] == first == 1 and height != 1 and max(of.dilations) == 1 and of.begins[0] == 0
+    is_few = of.taps <= MOST_TAPS and min(window) > 1
+    return is_plane and is_few and set(strides) <= set(STRIDES) and dtype(convolution.x) is convolution.sums is F32
+
+
+class PlaneTasks(BlockTasks):
+    """A task is a block of positions of a plane."""
+
+    def __init__(self, convolution: Convolution, memory: KernelBuffers, root: Scope) -> None:
+        super().__init__(convolution.contraction, root)
+        of, element = self.of, convolution.sums
+        self.x, self.weight = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
+        self.name = plane_sums_name((of.window[1], of.window[2]), (of.strides[1], of.strides[2]))
+        product = of.result_product()
+        self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
+        self.result = root.block.args[memory.targets[0]] if convolution.is_alone and not memory.nontemporal else None
+        if self.result is not None:
+            _, height, width = of.positions
+            self.cut(smallest(height, -(-height * width // BLOCK)), 1, 1)
+            return
+        tiling = any_extents_tiling(of.at_usual_batch(), element.itemsize)
+        self.cut(tiling.rows, tiling.parts, 1)
+        memory_of_sums = root.add(memref.AllocaOp.get(element.attribute, 64, [tiling.columns]))
+        memory_of_sums.name_hint = "sums"
+        self.sums = Sums(memory_of_sums, 1, tiling.columns)
+
+    def build(self, task: Scope, number: SSAValue) -> None:
+        (batch, group, _, _), rows, columns = self.place(task, number)
+        (_, height, width), constant = self.of.positions, self.root.index_constant
+        plane = plus(task, times(task, batch, self.of.groups), group)
+        task.indices = {self.epilogue.batch: plane}
+        if self.result is not None:
+            self._sum_up(
+                task, (group, plane), self.result, times(task, plane, height * width), constant(width), rows, columns
+            )
+            return
+        counts = [task.add(arith.SubiOp(last, first)) for first, last in (rows, columns)]
+        before = plus(task, task.add(arith.MuliOp(rows[0], counts[1])), columns[0])
+        at = task.add(arith.SubiOp(constant(0), before))
+        self._sum_up(task, (group, plane), self.sums.memory, at, counts[1], rows, columns)
+        self._store(task, Positions(constant(0), rows[0], columns[0], *counts))
+
+    def _sum_up(
+        self,
+        task: Scope,
+        place: tuple[SSAValue, SSAValue],
+        target: SSAValue,
+        at: SSAValue,
+        step: SSAValue,
+        rows: Bounds,
+        columns: Bounds,
+    ) -> None:
+        """Sums of a block; `place`: the numbers of the group and of the plane. Position (0, 0) would go to `at`."""
+        (_, height, width), (_, up, before) = self.of.extents, self.of.begins
+        constant, (group, plane) = self.root.index_constant, place
+        read = [
+            flat_memory(self.root, self.x),
+            times(task, plane, height * width),
+            *map(constant, (width, height, width)),
+        ]
+        weight = [flat_memory(self.root, self.weight), times(task, group, self.of.group_step)]
+        written = [flat_memory(self.root, target), at, step]
+        bounds = [constant(up), constant(before), *rows, *columns]
+        task.call_for_effect(self.name, [*read, *weight, *written, *bounds])
+
+    def _store(self, task: Scope, block: Positions) -> None:
+        """What follows the sums of a block: of all its rows at once, where these lie side by side in the result, too."""
+        constant, (_, _, width) = self.root.index_constant, self.of.positions
+        first = plus(task, times(task, block.row, width), block.column)
+        is_whole = task.add(arith.CmpiOp(constant(self.parts), constant(1), "eq"))
+        every = task.add(arith.MuliOp(block.rows, block.columns))
+        lines = task.add(arith.SelectOp(is_whole, constant(1), block.rows))
+        length = task.add(arith.SelectOp(is_whole, every, block.columns))
+
+        def line(inner: Scope, number: SSAValue) -> None:
+            place = plus(inner, first, times(inner, number, width))
+            start = inner.add(arith.SubiOp(place, inner.add(arith.MuliOp(number, block.columns))))
+            self.epilogue.over_columns(inner, self.sums, (place, plus(inner, place, length)), start)
+
+        self.epilogue.over_rows(
+            task, self.sums, constant(0), constant(1), lambda row: count_loop(row, "line", (constant(0), lines), line)
+        )
