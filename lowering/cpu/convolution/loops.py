@@ -22,6 +22,8 @@ from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradi
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import REGISTER_BITS
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.lowering.cpu.convolution.any_extents.blocks import BlockTasks
+from fuse_opt.lowering.cpu.convolution.any_extents.lines import LineTasks, reads_lines
 from fuse_opt.lowering.cpu.convolution.any_extents.planes import PlaneTasks, reads_planes
 from fuse_opt.lowering.cpu.convolution.any_extents.task import AnyExtents
 from fuse_opt.lowering.cpu.convolution.channel_lanes import ChannelLanes
@@ -50,7 +52,7 @@ def build_convolution_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> l
     passes = [convolution.epilogue, operand_pass(convolution.x), operand_pass(convolution.weight)]
     memory = KernelBuffers(kernel, passes, storages)
     if not convolution.widens or _has_lanes(convolution):
-        return [_convolution(convolution, memory, [], reads_planes(convolution, REGISTER_BITS.number(kernel)))]
+        return [_convolution(convolution, memory, [], REGISTER_BITS.number(kernel))]
     kind = element_buffer_type(convolution.sums, prod(shape(convolution.weight)))
     scratch = [Scratch(0, kind, "wide_weight")]
     return [widened(convolution.weight, convolution.sums, memory, scratch), _convolution(convolution, memory, scratch)]
@@ -74,19 +76,19 @@ def build_winograd_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list
 
 
 def _convolution(
-    convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch], by_planes: bool = False
+    convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch], register_bits: int = 0
 ) -> KernelLoops:
     """
-    The launch that gives the results, with the weight as it is, or as another launch has widened it; `by_planes`: those of images
-    of any extents are sums of planes.
+    The launch that gives the results, with the weight as it is, or as another launch has widened it; of images of any extents
+    some are read where they lie, where registers are so long.
     """
     root, buffers = launch_root(memory, scratch)
     if _has_lanes(convolution):
-        body: ConvolutionTask | ChannelLanes | RowPanels | AnyExtents | PlaneTasks = ChannelLanes(
-            convolution, memory, root
-        )
-    elif convolution.contraction.has_any_extents and by_planes:
+        body: ConvolutionTask | ChannelLanes | RowPanels | BlockTasks = ChannelLanes(convolution, memory, root)
+    elif convolution.contraction.has_any_extents and reads_planes(convolution, register_bits):
         body = PlaneTasks(convolution, memory, root)
+    elif convolution.contraction.has_any_extents and reads_lines(convolution, register_bits):
+        body = LineTasks(convolution, memory, root)
     elif convolution.contraction.has_any_extents:
         body = AnyExtents(convolution, memory, root, buffers[0] if buffers else None)
     elif convolution.panel and reads_rows(convolution.contraction):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ class Positions:
     columns: SSAValue
 
 
-class BlockTasks:
+class BlockTasks(ABC):
     """All rows of images, and all parts of a row, in blocks that are as equal as can be; each by groups, and some filters."""
 
     def __init__(self, of: WindowContraction, root: Scope) -> None:
@@ -40,6 +41,10 @@ class BlockTasks:
         """Says how many blocks of rows there are, parts of a row, and tasks that share the filters of a block."""
         self.rows, self.parts = rows, parts
         self.counts = (self.of.batch, self.of.groups, self.of.positions[0], rows, parts, shares)
+
+    @abstractmethod
+    def build(self, task: Scope, number: SSAValue) -> None:
+        """The body of a task of that number."""
 
     def place(self, task: Scope, number: SSAValue) -> tuple[Sequence[SSAValue], Bounds, Bounds]:
         """

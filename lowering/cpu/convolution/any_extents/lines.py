@@ -1,0 +1,142 @@
+"""Convolutions of windows of one element that lie at all elements, of images of any extents, read where these lie.
+
+Positions of an image are one line. Its panels are summed up one after the other, over all channels; the last one of a block
+begins earlier. A result that nothing follows is written where it goes. What is shorter than a panel is copied before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import F32
+from fuse_opt.lowering.c.headers.plane_sums import LANES
+from fuse_opt.lowering.cpu.convolution.any_extents.blocks import BlockTasks
+from fuse_opt.lowering.cpu.convolution.any_extents.tiling import any_extents_tiling
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
+from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, either
+from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.scope import Scope
+
+
+def reads_lines(convolution: Convolution, register_bits: int) -> bool:
+    """Whether a convolution is computed so, where registers are so long."""
+    of = convolution.contraction
+    is_line = of.reads_in_place and of.taps == 1 and of.extents[:2] == of.positions[:2] == (1, 1) and not of.result_last
+    return is_line and register_bits == 8 * LANES * F32.itemsize and dtype(convolution.x) is convolution.sums
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """The numbers of a task: where its first filter's weights are, its input and its result; its filters; its positions."""
+
+    weight: SSAValue
+    x: SSAValue
+    result: SSAValue
+    filter: SSAValue
+    positions: Bounds
+
+
+class LineTasks(BlockTasks):
+    """A task is some filters at a block of positions."""
+
+    def __init__(self, convolution: Convolution, memory: KernelBuffers, root: Scope) -> None:
+        super().__init__(convolution.contraction, root)
+        of, self.element = self.of, convolution.sums
+        self.tiling = tiling = any_extents_tiling(of.at_usual_batch(), self.element.itemsize)
+        self.cut(tiling.rows, tiling.parts, of.filters // tiling.filters)
+        self.x, self.weight = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
+        self.result = root.block.args[memory.targets[0]] if convolution.is_alone and not memory.nontemporal else None
+        product = of.result_product()
+        self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
+        self.width = tiling.tile.width
+        self.sums = Sums(self._memory("sums", tiling.filters), tiling.filters, self.width)
+        self.copy = self._memory("rows", tiling.channels)
+
+    def _memory(self, name: str, rows: int) -> SSAValue:
+        """On the stack, so many rows of a panel."""
+        memory = self.root.add(memref.AllocaOp.get(self.element.attribute, 64, [rows * self.width]))
+        memory.name_hint = name
+        return memory
+
+    def build(self, task: Scope, number: SSAValue) -> None:
+        of, filters = self.of, self.tiling.filters
+        (batch, group, _, some), _, positions = self.place(task, number)
+        image = plus(task, times(task, batch, of.groups), group)
+        task.indices = {self.epilogue.batch: image}
+        first = times(task, some, filters)
+        sample_step, group_step, *_ = of.x_steps()
+        channels = plus(task, times(task, batch, sample_step), times(task, group, group_step))
+        weight = plus(task, times(task, group, of.group_step), times(task, first, of.filter_step))
+        result = times(task, plus(task, times(task, image, of.filters), first), of.positions[2])
+        found = _Task(weight, channels, result, first, positions)
+        count = task.add(arith.SubiOp(positions[1], positions[0]))
+        is_long = task.add(arith.CmpiOp(count, self.root.index_constant(self.width), "sge"))
+        either(task, is_long, lambda inner: self._panels(inner, found), lambda inner: self._short(inner, found, count))
+
+    def _panels(self, scope: Scope, task: _Task) -> None:
+        """Whole panels, the last of which begins so early that it is one; what follows sums is stored once."""
+        begin, end = task.positions
+        latest = scope.add(arith.SubiOp(end, self.root.index_constant(self.width)))
+
+        def panel(inner: Scope, position: SSAValue) -> None:
+            first = inner.add(arith.MinSIOp(position, latest))
+            x = Matrix(self.x, plus(inner, task.x, first), self.of.x_steps()[2])
+            if self.result is not None:
+                target = Matrix(self.result, plus(inner, task.result, first), self.of.positions[2])
+                self._sum_up(
+                    inner, task, target, lambda s, channel, _: x.moved(s, channel, self.root.index_constant(0))
+                )
+                return
+            target = Matrix(self.sums.memory, self.root.index_constant(0), self.width)
+            self._sum_up(inner, task, target, lambda s, channel, _: x.moved(s, channel, self.root.index_constant(0)))
+            last = plus(inner, first, self.root.index_constant(self.width))
+            self._store(inner, task, (position, last), first)
+
+        count_loop(scope, "position", (begin, end), panel, self.width)
+
+    def _short(self, scope: Scope, task: _Task, count: SSAValue) -> None:
+        """A panel of which there are only so many positions; what is behind them in its copy is computed, and not stored."""
+        zero = self.root.index_constant(0)
+        x = Matrix(self.x, plus(scope, task.x, task.positions[0]), self.of.x_steps()[2])
+        copy = Matrix(self.copy, zero, self.width)
+
+        def right(inner: Scope, channel: SSAValue, channels: SSAValue) -> Matrix:
+            copy_matrix(inner, self.element, x.moved(inner, channel, zero), copy, channels, count)
+            return copy
+
+        self._sum_up(scope, task, Matrix(self.sums.memory, zero, self.width), right)
+        self._store(scope, task, task.positions, task.positions[0])
+
+    def _sum_up(
+        self, scope: Scope, task: _Task, target: Matrix, right: Callable[[Scope, SSAValue, SSAValue], Matrix]
+    ) -> None:
+        """Sums of a panel; `right` gives the elements of so many channels from one on."""
+        constant, tile = self.root.index_constant, self.tiling.tile
+        tiles = RowTiles(self.element, tile.vectors, tile.height, tile.taller)
+
+        def some_channels(inner: Scope, channel: SSAValue) -> None:
+            rest = inner.add(arith.SubiOp(constant(self.of.channels), channel))
+            count = inner.add(arith.MinSIOp(rest, constant(self.tiling.channels)))
+            elements = right(inner, channel, count)
+            weight = plus(inner, task.weight, times(inner, channel, self.of.channel_step))
+
+            def multiply(each: Scope, number: SSAValue) -> None:
+                row = tiles.first_row(each, number)
+                left = Matrix(self.weight, weight, self.of.filter_step).moved(each, row, constant(0))
+                tiles.multiply(each, number, count, left, elements, target.moved(each, row, constant(0)), channel)
+
+            count_loop(inner, "tile", (constant(0), constant(tile.tiles)), multiply)
+
+        count_loop(scope, "channel", (constant(0), constant(self.of.channels)), some_channels, self.tiling.channels)
+
+    def _store(self, scope: Scope, task: _Task, positions: Bounds, first: SSAValue) -> None:
+        """What follows the sums of a panel that begins at the position `first`, at some of its positions."""
+        count = self.root.index_constant(self.tiling.filters)
+        self.epilogue.emit(scope, self.sums, task.filter, count, positions, first)

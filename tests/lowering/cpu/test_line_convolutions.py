@@ -1,0 +1,73 @@
+"""Convolutions of windows of one element, of images of any extents, read where they lie: values, bits, and what lies around."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from guard_pages import guarded, needs_guard_pages
+from lowered_programs import as_list, needs_compiler
+from narrow_vectors import compiled_for
+
+import fuse_opt
+
+Array = np.ndarray[Any, Any]
+SHAPES = {"few": (5, 3, 1), "many": (33, 70, 1), "deep": (600, 12, 1), "groups": (12, 20, 4)}
+"""Channels, filters, groups."""
+SIZES = ((1, 4), (3, 5), (7, 9), (8, 8), (5, 13), (3, 43), (16, 32), (27, 19), (40, 41))
+"""Of images, from less than a panel to several blocks."""
+
+
+def program_text(name: str, more: bool) -> str:
+    channels, filters, groups = SHAPES[name]
+    kind, result = (f"tensor<?x{n}x?x?xf32>" for n in (channels, filters))
+    weight, dims = f"tensor<{filters}x{channels // groups}x1x1xf32>", 'graph.dims = ["b", "", "h", "w"]'
+    last = f"""%2 = graph.add %1, %y : ({result}, {result}) -> {result}
+  %3 = graph.relu %2 : ({result}) -> {result}"""
+    return f"""func.func @main(%x: {kind} {{{dims}}}, %w: {weight}, %y: {result} {{{dims}}}) -> {result} {{
+  %1 = graph.conv %x, %w {{groups = {groups} : i64}} : ({kind}, {weight}) -> {result}
+  {last if more else ""}
+  func.return {"%3" if more else "%1"} : {result}
+}}"""
+
+
+def arrays(name: str, batch: int, height: int, width: int) -> tuple[Array, ...]:
+    rng, (channels, filters, groups) = np.random.default_rng(2811), SHAPES[name]
+    image = (height, width)
+    shapes = ((batch, channels, *image), (filters, channels // groups, 1, 1), (batch, filters, *image))
+    return tuple(rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("more", [False, True], ids=["alone", "residual"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_panels_of_lines_are_those_of_copies(name: str, more: bool, tmp_path: Path) -> None:
+    text = program_text(name, more)
+    lines, copies = (compiled_for(text, size, tmp_path) for size in (32, 64))
+    for number, (height, width) in enumerate(SIZES):
+        given = arrays(name, 1 + number % 2, height, width)
+        with guarded() as allocate:
+            placed = [allocate(array, at_end=number % 2 == 0) for array in given]
+            wanted = as_list(copies(*given))[0]
+            assert as_list(lines(*placed))[0].tobytes() == wanted.tobytes(), (height, width)
+            out = allocate(np.zeros_like(wanted), at_end=number % 2 == 0)
+            lines(*placed, out=out)
+            assert out.tobytes() == wanted.tobytes(), (height, width)
+        np.testing.assert_allclose(wanted, as_list(fuse_opt.evaluate(text, *given))[0], 2e-4, 2e-4)
+    assert "fo_tile_f32_" in lines.source
+    assert "fo_taps_f32_" not in lines.source
+
+
+@needs_compiler
+def test_a_result_that_an_operand_lies_in_is_stored_once(tmp_path: Path) -> None:
+    text = program_text("many", more=True).replace(
+        '%y: tensor<?x70x?x?xf32> {', '%y: tensor<?x70x?x?xf32> {graph.donated, '
+    )  # fmt: skip
+    program = compiled_for(text, 32, tmp_path)
+    for height, width in SIZES:
+        x, weight, y = arrays("many", 1, height, width)
+        wanted = as_list(fuse_opt.evaluate(text, x, weight, y.copy()))[0]
+        np.testing.assert_allclose(as_list(program(x, weight, y.copy()))[0], wanted, 2e-5, 2e-5)
