@@ -71,6 +71,10 @@ class Trials:
         """About the bytes that are alive at once at one of the LEVELS of recomputation."""
         return self.choice(LEVELS[level]).alive
 
+    def work(self, level: int) -> float:
+        """Seconds that all ops take at one of the LEVELS, by the cost model."""
+        return self.choice(LEVELS[level]).work
+
     def arena(self, level: int, budget: int) -> int:
         """Bytes of the arena at one of the LEVELS, of kernels that work in little memory where others do not fit."""
         return self._fitting(self.choice(LEVELS[level]), budget).arena

@@ -1,0 +1,112 @@
+"""Which cut of a training graph is taken within a budget: of those that are likely to fit, the one of least work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from torch_testing import torch as torch
+
+from fuse_opt.frontends.torch.cuts import Cut, CutSearch
+
+
+@dataclass
+class Work:
+    """What a search finds."""
+
+    arena: int
+    work: float
+
+
+@dataclass
+class Graph:
+    """Bytes and seconds at the levels of recomputation, and what a search finds to take within any budget."""
+
+    bytes_at: tuple[int, int, int]
+    work_at: tuple[float, float, float]
+    searched: float | None
+    asked: list[int] = field(default_factory=list[int])
+    """Budgets of searches."""
+
+    def alive(self, level: int) -> int:
+        return self.bytes_at[level]
+
+    def work(self, level: int) -> float:
+        return self.work_at[level]
+
+    def arena(self, level: int, budget: int) -> int:
+        return self.bytes_at[level]
+
+    def within(self, budget: int) -> Any:
+        self.asked.append(budget)
+        return None if self.searched is None else Work(budget, self.searched)
+
+    @property
+    def least(self) -> Any:
+        return Work(min(self.bytes_at), self.work_at[-1])
+
+
+def search(budget: int, *cuts: tuple[int, Graph]) -> tuple[Cut | None, list[Cut]]:
+    """The choice among cuts of so many saved bytes and a backward graph, and all of them."""
+    made = [
+        Cut(saved, (None, None), lambda _, kind, graph=graph: graph if kind == "backward" else None)
+        for saved, graph in cuts
+    ]
+    return CutSearch(budget, len(made), made.__getitem__).choice(), made
+
+
+def cut(saved: int, products: int, work: float, searched: float | None) -> tuple[int, Graph]:
+    """One that fits with products alone: 200 bytes with loops computed again, which take 1."""
+    return saved, Graph((300, 200, products), (1.0, 1.0, work), searched)
+
+
+def test_the_cut_that_keeps_the_most_is_taken_as_it_is() -> None:
+    free = 10, Graph((50, 40, 30), (1.0, 1.0, 9.0), None)
+    choice, cuts = search(100, (90, free[1]), free, (0, free[1]))
+    assert choice is cuts[1], "90 + 50 bytes are too many"
+    assert not free[1].asked, "nothing is searched"
+
+
+def test_of_those_that_fit_the_one_of_least_work_is_taken() -> None:
+    """Of the last one half of the products are computed again, of the one before it, which keeps more, fewer have to be."""
+    before, last = cut(20, 50, 2.0, 1.4), cut(0, 60, 9.0, 6.0)
+    choice, cuts = search(100, cut(40, 90, 2.0, 1.1), before, last)
+    assert choice is cuts[1]
+    assert not last[1].asked, "more work is guessed of it by far"
+    assert before[1].asked == [80], "what is saved is not there for the arena"
+
+
+def test_those_of_about_the_same_work_are_all_searched() -> None:
+    before, last = cut(20, 70, 3.0, 3.1), cut(0, 20, 4.4, 2.9)
+    choice, cuts = search(100, before, last)
+    assert choice is cuts[1], "what is found counts, not what is guessed"
+    assert before[1].asked and last[1].asked
+
+
+def test_further_ones_are_not_guessed_about_behind_one_of_more_work() -> None:
+    first, dear, last = cut(30, 65, 1.1, 1.1), cut(20, 70, 9.0, 8.0), cut(0, 20, 2.0, 2.0)
+    choice, cuts = search(100, first, dear, last)
+    assert choice is cuts[2]
+    assert not first[1].asked
+
+
+@pytest.mark.parametrize("searched", [None, 5.0])
+def test_where_a_search_finds_nothing_the_next_one_is_taken(searched: float | None) -> None:
+    before, last = cut(20, 70, 2.0, None), cut(0, 20, 9.0, searched)
+    choice, cuts = search(100, before, last)
+    assert choice is (None if searched is None else cuts[1])
+    assert before[1].asked and last[1].asked
+
+
+def test_what_no_room_is_left_for_is_not_asked() -> None:
+    large, last = cut(90, 20, 1.1, 1.0), cut(0, 20, 2.0, 2.0)
+    choice, cuts = search(100, large, last)
+    assert choice is cuts[1]
+    assert not large[1].asked, "110 bytes are predicted of it"
+
+
+def test_nothing_fits() -> None:
+    choice, cuts = search(100, cut(200, 20, 1.1, 1.0), cut(150, 20, 2.0, 2.0))
+    assert choice is None
+    assert [each.least for each in cuts] == [220, 170]
