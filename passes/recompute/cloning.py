@@ -10,16 +10,15 @@ from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.fused import RECOMPUTED
 from fuse_opt.passes.recompute.proposals import Clones
-from fuse_opt.passes.recompute.times import Times
 
 
-def clone(times: Times, clones: Clones) -> None:
+def clone(clones: Clones) -> None:
     """Puts each clone before the first reader that needs it, and has the readers read clones."""
     made: dict[SSAValue, SSAValue] = {}
-    ops = set(clones.ops)
+    ops = {op: place for place, op in enumerate(clones.ops)}
     for reader in clones.readers:
         missing = [op for op in _needed(reader, ops) if op.results[0] not in made]
-        for op in sorted(missing, key=times.place.__getitem__):
+        for op in sorted(missing, key=ops.__getitem__):
             copy = op.clone(dict(made))
             copy.attributes[RECOMPUTED] = IntegerAttr(clones.time, i64)
             copy.location = op.location

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from math import inf
 
 from xdsl.context import Context
@@ -96,6 +96,7 @@ class RematerializePass(RewritePass):
         before: dict[FuncOp, _Sweep | None] = dict.fromkeys(functions_of(op))
         free = replace(self, slower=0.0, rows=False, products=0)
         is_searched = self.products == SEARCHED and any(RECOMPUTED in each.attributes for each in op.walk())
+        scripts: list[Mapping[FuncOp, _Script]] = []
         left: int | None = None
         """Sweeps that take time and are still to be made; None as long as there is something that is free."""
         for _ in range(MOST_SWEEPS):
@@ -109,10 +110,14 @@ class RematerializePass(RewritePass):
             elif left is None:
                 sweeps = [_Sweep(free, function, steering, before[function]) for function in before]
                 changed = any([sweep.run() for sweep in sweeps])
-                left = None if changed or self == free else self._worthwhile(op, before)
+                if not changed and self != free:
+                    left, scripts = self._worthwhile(op, before)
             if left is not None:
                 sweeps = [_Sweep(self, function, steering, before[function]) for function in before]
-                changed = left > 0 and any([sweep.run() for sweep in sweeps])
+                script: Mapping[FuncOp, _Script] = scripts.pop(0) if scripts else {}
+                changed = left > 0 and any([sweep.run(script.get(sweep.function)) for sweep in sweeps])
+                if not all(sweep.is_whole for sweep in sweeps):
+                    scripts.clear()  # without fuel it goes on from something else
                 left -= 1
             if not changed:
                 for sweep in sweeps:
@@ -120,15 +125,19 @@ class RematerializePass(RewritePass):
                 break
             before = {sweep.function: sweep for sweep in sweeps}
 
-    def _worthwhile(self, op: ModuleOp, before: Mapping[FuncOp, _Sweep | None]) -> int:
+    def _worthwhile(
+        self, op: ModuleOp, before: Mapping[FuncOp, _Sweep | None]
+    ) -> tuple[int, list[Mapping[FuncOp, _Script]]]:
         """
         How many sweeps at the cost of time lead to the fewest bytes that are alive at once, as far as it is seen on a copy: what
         one computes again, further ones go on to compute again for the sake of values at other calls, and no fewer are kept.
+        What each of them made there is known then.
         """
         if self.products == SEARCHED:
-            return MOST_SWEEPS  # it knows when to stop
+            return MOST_SWEEPS, []  # it knows when to stop
         copy = op.clone()
         known = dict(zip(functions_of(copy), before.values(), strict=True))
+        scripts: list[Mapping[FuncOp, _Script]] = []
         lowest, best = inf, 0
         with collect():
             for number in range(MOST_SWEEPS):
@@ -140,8 +149,19 @@ class RematerializePass(RewritePass):
                     break
                 if not any([sweep.run() for sweep in sweeps]):
                     break
+                scripts.append({function: sweep.script for function, sweep in zip(before, sweeps, strict=True)})
                 known = {sweep.function: sweep for sweep in sweeps}
-        return best
+        return best, scripts[:best]
+
+
+@dataclass(frozen=True)
+class _Script:
+    """What a sweep makes of a function, for a copy of it."""
+
+    clones: list[tuple[int, tuple[int, ...], tuple[int, ...], dict[str, float]]]
+    """Their time, the places of ops and readers in the block, and the numbers of remarks."""
+    balance: float
+    """Seconds that may still be lost then."""
 
 
 class _Sweep:
@@ -158,28 +178,53 @@ class _Sweep:
         self.peak: float = inf
         """The most bytes of a call, where it is searched what to keep."""
         self._peak_before = before.peak if before is not None and before.options == options else inf
-        known = None if before is None else before.times
-        self.times = Times(function, options.rows, options.products, known)
+        self._before = before
+        self.is_whole = True
+        """Whether all that it chose is made."""
         self.refused: list[tuple[Proposal, str, str, str]] = []
+
+    @cached_property
+    def times(self) -> Times:
+        """Those of the function before anything is made."""
+        known = None if self._before is None else self._before.__dict__.get("times")
+        return Times(self.function, self.options.rows, self.options.products, known)
 
     @property
     def gained(self) -> float:
         """Seconds that the function is faster than it was."""
         return self.balance - self.options.slower
 
-    def run(self) -> bool:
-        """Whether anything is computed again."""
-        chosen = [proposal for proposal in self._by_gain(self._proposals()) if self._takes(proposal)]
-        made = [clones for proposal in chosen for clones in proposal.clones if self._make(clones, proposal)]
+    def run(self, script: _Script | None = None) -> bool:
+        """Whether anything is computed again: what a script says, or what is chosen."""
+        self.script = self._choice() if script is None else script
+        self.balance = self.script.balance
+        ops = list(self.function.body.block.ops)
+        made: list[Clones] = []
+        for time, places, reading, numbers in self.script.clones:
+            clones = Clones(time, tuple(ops[k] for k in places), tuple(ops[k] for k in reading), ())
+            if self._make(clones, numbers):
+                made.append(clones)
         erase_unread(made)
+        self.is_whole = len(made) == len(self.script.clones)
         return bool(made)
+
+    def _choice(self) -> _Script:
+        chosen = [proposal for proposal in self._by_gain(self._proposals()) if self._takes(proposal)]
+        place = self.times.place
+        clones = [
+            (each.time, tuple(map(place.__getitem__, each.ops)), tuple(map(place.__getitem__, each.readers)), numbers)
+            for proposal in chosen
+            for numbers in (_numbers(proposal),)
+            for each in proposal.clones
+        ]
+        return _Script(clones, self.balance)
 
     def replay(self) -> bool:
         """Makes what decisions say; whether any was for the function. Raises DecisionError."""
         assert self.steering is not None and self.steering.steps is not None
         steps = self.steering.steps.get(self.times.block, [])
         checked = list(map(self._checked, steps))  # all of them first, as when they were decided
-        made = [clones for clones in checked if self._make(clones, None)]
+        made = [clones for clones in checked if self._make(clones, {})]
         erase_unread(made)
         return bool(steps)
 
@@ -227,7 +272,7 @@ class _Sweep:
         self.balance += proposal.seconds
         return True
 
-    def _make(self, clones: Clones, proposal: Proposal | None) -> bool:
+    def _make(self, clones: Clones, numbers: dict[str, float]) -> bool:
         """Makes the clones while there is fuel."""
         if (steering := self.steering) is not None:
             if (limit := steering.exhausted()) is not None:
@@ -237,10 +282,9 @@ class _Sweep:
             steering.made(steering.describe(clones.ops, clones.readers))
         if is_collecting():
             names = " and ".join(dict.fromkeys(f"'{reader.name}'" for reader in clones.readers))
-            numbers = {} if proposal is None else _numbers(proposal)
             message = f"is computed again for {names}, with {len(clones.ops) - 1} ops before it"
             remark(RematerializePass.name, clones.ops[-1], "recomputed", message, numbers=numbers)
-        clone(self.times, clones)
+        clone(clones)
         return True
 
     def _checked(self, step: Step) -> Clones:
