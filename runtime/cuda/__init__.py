@@ -1,4 +1,4 @@
 """Running a `Program` on a CUDA device.
 
-May import lowering/program, lowering/emit, runtime, runtime/device, runtime/backends.
+May import lowering/program, runtime, runtime/device, runtime/backends.
 """

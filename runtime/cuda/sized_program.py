@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
-from fuse_opt.lowering.emit.sized_program import SizedProgram
 from fuse_opt.lowering.program import LibraryCall, Program, Segment
 from fuse_opt.runtime.cuda.program import CompiledKernels, CudaProgram
 
@@ -30,18 +28,6 @@ class SizedCudaProgram:
     def at(self, values: Mapping[str, int]) -> CudaProgram:
         """Raises what the record's evaluation raises, and CudaError."""
         return CudaProgram(without_empty_launches(self._at(values)), compiled=self._kernels)
-
-
-class ProgramsOfText:
-    """The programs for numbers that a text for all sizes is, loaded in some way, as for callers that bind them."""
-
-    def __init__(self, sized: SizedProgram, load: Callable[[Program], Any]) -> None:
-        """`load` may share the kernels of the text."""
-        self.sized, self._load = sized, load
-
-    def at(self, values: Mapping[str, int]) -> Any:
-        """Raises what the record's evaluation raises, and what loading does."""
-        return self._load(without_empty_launches(self.sized.at(values)))
 
 
 def without_empty_launches(program: Program) -> Program:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -16,6 +16,7 @@ from xdsl.passes import ModulePass
 from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
 from fuse_opt.dialects.interfaces.symbols import Stated
 from fuse_opt.dialects.types.size import SizeRefusal
+from fuse_opt.lowering.emit.sized_program import LongRows as LongRows
 from fuse_opt.lowering.emit.sized_program import SizedProgram
 from fuse_opt.lowering.emit.traced import TracedProgram, trace_program
 from fuse_opt.lowering.program import LibraryCall, Program, Segment
@@ -32,9 +33,6 @@ from fuse_opt.tools.compiler.sized import (
 from fuse_opt.tools.compiler.specialization import Shapes, SpecializedPrograms, bind, specialize
 from fuse_opt.tools.compiler.targets import all_passes, attach, cuda_problem, place_of
 from fuse_opt.tools.source.located import located
-
-if TYPE_CHECKING:
-    from fuse_opt.runtime.cuda.sized_program import ProgramsOfText
 
 KEPT = 8
 """Programs for some extents that are kept, with their graphs: the one that was not used for the longest time goes first."""
@@ -124,10 +122,24 @@ class BoundStructure:
         return self.program.steps
 
 
+@dataclass(frozen=True)
+class LoadedText:
+    """A text for all sizes, and how its programs for numbers are loaded: their kernels are the same."""
+
+    sized: SizedProgram
+    load: Callable[[Program], Any]
+
+    def at(self, values: Mapping[str, int]) -> Any:
+        """Raises what the record's evaluation raises, and what loading does."""
+        from fuse_opt.runtime.cuda.sized_program import without_empty_launches
+
+        return self.load(without_empty_launches(self.sized.at(values)))
+
+
 class BoundPrograms:
     """The programs of one text for all sizes, for a caller that binds them to memory of its own."""
 
-    def __init__(self, function: FuncOp, native: ProgramsOfText) -> None:
+    def __init__(self, function: FuncOp, native: LoadedText) -> None:
         """`function` is what it was compiled of, with its symbols."""
         self.symbols = symbols_of(function)
         self._native = native
@@ -180,24 +192,22 @@ def compile_sized_on_device(
 
 
 def _load_emulated(sized: SizedProgram) -> Any:
-    from fuse_opt.runtime.cuda.sized_program import ProgramsOfText
     from fuse_opt.runtime.emulation.caller_program import EmulatedCallerProgram
     from fuse_opt.runtime.emulation.program import Kernels
 
     kernels = Kernels(sized.program.source) if sized.program.source else None
-    return ProgramsOfText(sized, lambda program: EmulatedCallerProgram(program, kernels))
+    return LoadedText(sized, lambda program: EmulatedCallerProgram(program, kernels))
 
 
 def _load_bound(sized: SizedProgram, device: int | None) -> Any:
     from fuse_opt.runtime.cuda.caller_program import CallerKernels, CallerProgram
-    from fuse_opt.runtime.cuda.sized_program import ProgramsOfText
     from fuse_opt.runtime.device.compiler import KernelRefused
 
     try:
         kernels = CallerKernels(sized.program, number=device)
     except KernelRefused as error:
         raise SizeRefusal(f"a kernel does not compile: {error}") from error
-    return ProgramsOfText(sized, lambda program: CallerProgram(program, compiled=kernels))
+    return LoadedText(sized, lambda program: CallerProgram(program, compiled=kernels))
 
 
 def _built(

@@ -2,5 +2,5 @@
 
 May import dialects, dialects/types, dialects/scalar, dialects/interfaces, dialects/analysis, dialects/graph,
 dialects/graph/*, frontends, frontends/torch/fx, frontends/torch/importer, frontends/torch/recording, tools/compiler,
-lowering/program, lowering/emit.
+lowering/program.
 """

@@ -13,8 +13,7 @@ from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.torch.codegen.device_wrapper import PARTS, DeviceCallWriter, Frames, current_stream
 from fuse_opt.frontends.torch.codegen.sized_call import Call, ComputedExtents, Source
 from fuse_opt.frontends.torch.importer.imported import Imported
-from fuse_opt.lowering.emit.sized_program import LongRows
-from fuse_opt.tools.compiler.device_sizes import BoundPrograms
+from fuse_opt.tools.compiler.device_sizes import BoundPrograms, LongRows
 
 KEPT = 32
 """Vectors of numbers whose programs are kept; the one that was met first goes."""
