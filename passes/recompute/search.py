@@ -14,7 +14,9 @@ _FAR = 1.3
 """By which part more may be alive before there are kernels than the arena is then, where nothing is known yet."""
 _NEAR = 1.25
 """By which part more than a budget may be predicted of what is tried nevertheless."""
-_TRIED = 4
+_LEAST_NEAR = 1.35
+"""By which part more than the fewest bytes may be alive of what is tried for the least arena, which may need no more."""
+_TRIED = 6
 """Choices that are tried at most for the least arena, before a search for less."""
 
 
@@ -47,7 +49,7 @@ class Search:
         """The one with the smallest arena, of those that are likely to have small ones."""
         every = [*FOR_LEAST, *searched_for(self.choice(CHEAP[-1]).alive)]
         likely = sorted({each.key: each for each in map(self.choice, every)}.values(), key=lambda each: each.alive)
-        near = [each for each in likely[:_TRIED] if each.alive <= _NEAR * likely[0].alive]
+        near = [each for each in likely[:_TRIED] if each.alive <= _LEAST_NEAR * likely[0].alive]
         return min((self._try(each, 0) for each in near), key=lambda trial: trial.arena)
 
     def _try(self, choice: Choice, budget: int) -> Trial:

@@ -24,8 +24,8 @@ _EVERY = tuple(replace(_ROWS, products=kept, max_ops=512) for kept in (2, 3, 4, 
 """That of products, too, of which one in so many is kept."""
 DEAR = _EVERY[:3]
 """Those that take less time."""
-FOR_LEAST = (*CHEAP, *_EVERY)
-"""All ways without a limit."""
+FOR_LEAST = (*CHEAP, *_EVERY, *(replace(each, smallest_bytes=0) for each in _EVERY))
+"""All ways without a limit, and those that compute small values again, too: they may be most of what is left."""
 IN_PARTS = 2
 """The first dear tiers, of which parts are looked at."""
 _SEARCHED = replace(_ROWS, products=SEARCHED, max_ops=512)
