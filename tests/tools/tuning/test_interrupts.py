@@ -57,8 +57,8 @@ def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def fixed(module: ModuleOp) -> float:
         return 1e-3
 
-    def by_table(threads: int, seed: int, jobs: int) -> places.Place:
-        return replace(here(threads, seed, jobs), bench=table, seconds=fixed, width=1)
+    def by_table(threads: int, seed: int, jobs: int, arguments: object) -> places.Place:
+        return replace(here(threads, seed, jobs, None), bench=table, seconds=fixed, width=1)
 
     monkeypatch.setattr(places, "_here", by_table)
     (source := tmp_path / "x.mlir").write_text(TEXT)

@@ -98,8 +98,8 @@ def test_two_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     def fixed(module: ModuleOp) -> float:
         return 1e-3
 
-    def measured_by_table(threads: int, seed: int, jobs: int) -> places.Place:
-        return replace(here(threads, seed, jobs), bench=table, seconds=fixed)
+    def measured_by_table(threads: int, seed: int, jobs: int, arguments: object) -> places.Place:
+        return replace(here(threads, seed, jobs, None), bench=table, seconds=fixed)
 
     monkeypatch.setattr(places, "_here", measured_by_table)
     (source := tmp_path / "x.mlir").write_text(SUM)
