@@ -34,7 +34,7 @@ static __attribute__((noinline, unused)) void {name}(const float *x, long x_at, 
 #pragma clang fp contract(fast)
 #endif
   x += x_at, w += w_at, c += c_at;
-#if defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__AVX2__) && __GNUC__ >= 12 && !defined(__clang__) /* with __builtin_shufflevector */
   typedef float fo_r __attribute__((vector_size(32)));
   typedef float fo_v __attribute__((vector_size(32), aligned(4), may_alias));
   typedef float fo_4 __attribute__((vector_size(16), aligned(4), may_alias));
