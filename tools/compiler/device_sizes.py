@@ -222,18 +222,18 @@ def _built(
 
 
 def _kind(device: int | None) -> SizedKind:
-    from fuse_opt.runtime.cuda.program import CudaProgram, KernelRefused
-    from fuse_opt.runtime.cuda.sized_program import SizedCudaProgram
+    from fuse_opt.runtime.cuda.program import CompiledKernels, CudaProgram, KernelRefused
     from fuse_opt.runtime.prepared import PreparedProgram
 
-    def load(sized: SizedProgram) -> SizedCudaProgram:
+    def load(sized: SizedProgram) -> LoadedText:
         try:
-            return SizedCudaProgram(sized.program, sized.at, device)
+            kernels = CompiledKernels(sized.program, device=device)
         except KernelRefused as error:  # programs for numbers run without the kernel that is refused
             raise SizeRefusal(f"a kernel does not compile: {error}") from error
+        return LoadedText(sized, lambda program: CudaProgram(program, compiled=kernels))
 
-    def at(native: SizedCudaProgram) -> Callable[[Mapping[str, int]], Any]:
-        if (preparation := native.program.prepare) is None:
+    def at(native: LoadedText) -> Callable[[Mapping[str, int]], Any]:
+        if (preparation := native.sized.program.prepare) is None:
             return native.at
         second = CudaProgram(preparation.program, device=device)
         return lambda values: PreparedProgram(native.at(values), second, preparation)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fuse_opt.lowering.program import Program
-from fuse_opt.tools.steering.tuned_plan import ENTRY
 from fuse_opt.tools.tuning.joint.program_site import ProgramSite
 from fuse_opt.tools.tuning.search.candidates import Candidate
 from fuse_opt.tools.tuning.search.race import LEAST_PAIRS, judge
@@ -49,13 +48,7 @@ class Soonest:
         """What a tuned file has of it; nothing where rules have the best plan."""
         if not self.edits:
             return {}
-        plan = program.baseline.plan(self.edits)
-        about = {
-            "speedup": [round(each, 4) for each in self.speedup],
-            "pairs": LEAST_PAIRS,
-            "compile": [round(self.before, 3), round(self.after, 3)],
-        }
-        return {ENTRY: {"key": program.key.key, "edits": self.edits, **plan.entry(), **about}}
+        return program.entry(self.edits, self.speedup, {"compile": [round(self.before, 3), round(self.after, 3)]})
 
 
 class _Compiling:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from fuse_opt.tools.steering.tuned_plan import ENTRY
 from fuse_opt.tools.tuning.joint.pareto import Point
 from fuse_opt.tools.tuning.joint.program_site import ProgramSite
 from fuse_opt.tools.tuning.search.candidates import Candidate
@@ -51,10 +50,7 @@ class Smallest:
         """What a tuned file has of it; nothing where rules have the best plan."""
         if not self.edits:
             return {}
-        plan = program.baseline.plan(self.edits)
-        speedup = [round(each, 4) for each in self.speedup]
-        about = {"speedup": speedup, "pairs": LEAST_PAIRS, "arena": [self.before, self.after]}
-        return {ENTRY: {"key": program.key.key, "edits": self.edits, **plan.entry(), **about}}
+        return program.entry(self.edits, self.speedup, {"arena": [self.before, self.after]})
 
 
 def least_arena(program: ProgramSite, bench: Callable[[], Bench], limit: Limit, same_bits: bool) -> Smallest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -17,9 +17,10 @@ from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.tools.compiler.api import evaluate
 from fuse_opt.tools.compiler.pipeline import run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
-from fuse_opt.tools.steering.tuned_plan import Plan, program_key
+from fuse_opt.tools.steering.tuned_plan import ENTRY, Plan, program_key
 from fuse_opt.tools.tuning.joint.edits import Baseline, baseline, changes
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site, Target, build
+from fuse_opt.tools.tuning.search.race import LEAST_PAIRS
 from fuse_opt.tools.watching.bounds import allowed_in_function
 
 Array = np.ndarray[Any, Any]
@@ -55,6 +56,14 @@ class ProgramSite(Site):
     def plan(self, candidate: Candidate) -> Plan:
         """The plan of a candidate."""
         return self.baseline.plan(candidate.settings)
+
+    def entry(
+        self, edits: Mapping[str, str | int], speedup: Sequence[float], about: Mapping[str, object]
+    ) -> dict[str, object]:
+        """What a tuned file has of a plan that was confirmed; `about` are figures of its objective."""
+        figures = {"speedup": [round(each, 4) for each in speedup], "pairs": LEAST_PAIRS, **about}
+        plan = self.baseline.plan(edits)
+        return {ENTRY: {"key": self.key.key, "edits": dict(edits), **plan.entry(), **figures}}
 
     def planned(self, candidate: Candidate) -> ModuleOp:
         """The program after the passes of a candidate. Raises what passes raise, and DecisionError."""

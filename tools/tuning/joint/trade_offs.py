@@ -8,7 +8,6 @@ from math import exp
 from statistics import median
 
 from fuse_opt.passes.recompute.trials import undominated
-from fuse_opt.tools.steering.tuned_plan import ENTRY
 from fuse_opt.tools.tuning.joint.pareto import Point
 from fuse_opt.tools.tuning.joint.program_site import ProgramSite
 from fuse_opt.tools.tuning.search.candidates import Candidate
@@ -70,13 +69,7 @@ def entry_of(program: ProgramSite, point: Point, before: int) -> dict[str, objec
     """What a tuned file has of a plan; nothing of the rules' one."""
     if not point.edits:
         return {}
-    about = {
-        "speedup": [round(each, 4) for each in point.speedup],
-        "pairs": LEAST_PAIRS,
-        "arena": [before, point.arena],
-    }
-    plan = program.baseline.plan(point.edits)
-    return {ENTRY: {"key": program.key.key, "edits": dict(point.edits), **plan.entry(), **about}}
+    return program.entry(point.edits, point.speedup, {"arena": [before, point.arena]})
 
 
 def trade_offs(program: ProgramSite, bench: Callable[[], Bench], limit: Limit, same_bits: bool) -> TradeOffs:
