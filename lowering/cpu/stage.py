@@ -39,6 +39,8 @@ FEWEST_LANES = 4
 LIGHT_WORK = 16
 """Simple operations of an iteration next to which it counts that it waits for the one before, and that gcc joins what a loop
 over bytes reduces one element after the other, 64 of them."""
+PAIRED_WORK = 8
+"""Simple operations of an iteration that stands twice in a loop, once for each of two vectors of accumulators."""
 LONG_WORK = 1 << 15
 """Simple operations of a loop next to which it does not count how its accumulators are joined, as no iteration is light."""
 
@@ -273,13 +275,16 @@ class StageLoops:
         else:
             whole = self._whole_vectors(last.extent, lanes)
             rest, middle = constant(last.extent - whole), constant(whole)
+        if is_paired := len(memories) > 1 and beside is None and self.stage_work(stage) <= PAIRED_WORK:
+            lower = self._join_pairs(stage, outer, first, memories, lanes, (lower, middle))
         block = Block(arg_types=[INDEX])
         self.name(block.args, last, stage)
         scope = Scope(outer, block, {first: block.args[0]})
         self.ask_ahead(stage, scope, first, lanes)
         if beside is not None:  # first, as what it reads in row buffers may be overwritten
             self.join_beside(beside, block, first, lanes)
-        self._join_lanes(stage, scope, first, memories[0], constant(lanes), turns=memories[1:])
+        turns = [] if is_paired else memories[1:]
+        self._join_lanes(stage, scope, first, memories[0], constant(lanes), turns=turns)
         block.add_op(scf.YieldOp())
         loop = self.loop(block, lower, middle, step=lanes)
         loop.attributes[ROLLED] = UnitAttr()
@@ -314,6 +319,28 @@ class StageLoops:
         elif last in bounds or has_rest:
             self._join_at(stage, outer, first, memories[0], middle, rest)
         return []
+
+    def _join_pairs(
+        self, stage: Stage, outer: Scope, first: Dim, memories: Accumulators, lanes: int, bounds: Range
+    ) -> SSAValue:
+        """
+        A loop of which an iteration joins so many neighbours for each of the accumulators: moves of these and counting took
+        longer than a few operations. Gives where what is left over begins, for the first of them.
+        """
+        (lower, middle), step, constant = bounds, lanes * len(memories), self.root.index_constant
+        pairs = outer.add(arith.AndIOp(middle, constant(-step)))
+        block = Block(arg_types=[INDEX])
+        self.name(block.args, stage.dims[-1], stage)
+        scope = Scope(outer, block, {first: block.args[0]})
+        self.ask_ahead(stage, scope, first, step)
+        for number, memory in enumerate(memories):
+            begin = scope.add(arith.AddiOp(block.args[0], constant(number * lanes))) if number else block.args[0]
+            self._join_at(stage, scope, first, memory, begin, constant(lanes))
+        block.add_op(scf.YieldOp())
+        loop = self.loop(block, lower, pairs, step=step)
+        loop.attributes[ROLLED] = UnitAttr()
+        outer.block.add_op(loop)
+        return pairs
 
     def join_beside(self, beside: Beside, block: Block, first: Dim, lanes: int) -> None:
         """So many neighbours of a stage in the block of another one's loop, which counts the first of them."""

@@ -1,6 +1,8 @@
-"""Sums and extrema along rows whose length is a size: two vectors of accumulators in registers, which take turns."""
+"""Sums and extrema along rows whose length is a size: two vectors of accumulators in registers, each for every second one."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +32,26 @@ def test_rows_of_all_lengths_are_reduced_whole() -> None:
         np.testing.assert_array_equal(sums, x.sum(1))
         np.testing.assert_array_equal(most, x.max(1))
     assert "vector_size" in program.source
+
+
+def _joined(row: np.ndarray[Any, Any], vectors: int = 16) -> np.float32:
+    """What the row comes to where sums are joined in that order; something is left over of each row."""
+    whole, sums = (len(row) - 1) // vectors * vectors, np.zeros((2, vectors), np.float32)
+    for number, begin in enumerate(range(0, whole, vectors)):
+        sums[number % 2] += row[begin : begin + vectors]
+    one = sums[0] + sums[1]
+    one[: len(row) - whole] += row[whole:]
+    while len(one) > 1:
+        one = one[: len(one) // 2] + one[len(one) // 2 :]
+    return one[0]
+
+
+@needs_compiler
+def test_the_order_of_a_sum_depends_on_the_length_alone() -> None:
+    program, rng = fuse_opt.compile(ROWS), np.random.default_rng(9)
+    for n in LENGTHS:
+        x = rng.standard_normal((3, n)).astype(np.float32)
+        assert program(x)[0].tolist() == [_joined(row) for row in x], n
 
 
 @needs_compiler
