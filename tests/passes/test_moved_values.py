@@ -33,3 +33,18 @@ def test_what_last_bits_decide_is_open() -> None:
     assert roughly_differs(other, values) and not roughly_differs(other, values, found)
     other[0][3] = True
     assert roughly_differs(other, values, found).startswith("result 0 differs")
+
+
+CANCELLED = """func.func @main(%x: tensor<?x2xf32, #graph.shape<n{most = 9}, 2>>, %y: tensor<2xf32>)
+    -> tensor<?xf32, #graph.shape<n{most = 9}>> {
+  %0 = graph.matmul %x, %y : (tensor<?x2xf32, #graph.shape<n{most = 9}, 2>>, tensor<2xf32>)
+    -> tensor<?xf32, #graph.shape<n{most = 9}>>
+  func.return %0 : tensor<?xf32, #graph.shape<n{most = 9}>>
+}"""
+
+
+def test_a_sum_whose_terms_cancel_each_other_is_open_at_any_size() -> None:
+    x, y = np.array([[1e4, -1e4], [1, -2]], np.float32), np.ones(2, np.float32)
+    module = parse(CANCELLED)
+    (found,) = open_elements(module, [x, y], evaluate(module, [x, y]))
+    assert found.tolist() == [True, False]

@@ -1,8 +1,8 @@
 """Elements of results that the last bits of values inside decide: compiled programs may have others there.
 
 Functions such as tanh are right within a bound and sums are in any order, so `equal(tanh(y), y)` or a floor behind a product has
-more than one right answer. The reference runs again with every float value moved by a little, at random: what changes then by
-more than values are compared by is open.
+more than one right answer. The reference runs again with every float value moved by a little, at random, arguments among them, as
+terms of a sum may cancel each other: what changes then by more than values are compared by is open.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ RUNS = 24
 FAR = 1e-3
 """What floats of results change by, where something inside decided otherwise."""
 _run_op: Any = interpreter._run_op  # pyright: ignore[reportPrivateUsage]
+_at_numbers: Any = interpreter._at_numbers  # pyright: ignore[reportPrivateUsage]
 
 
 BY = 4e-6
@@ -43,8 +44,8 @@ def open_elements(module: ModuleOp, arguments: Sequence[Array], values: Sequence
 
 
 def _moved_values(module: ModuleOp, arguments: Sequence[Array], by: float, rng: np.random.Generator) -> list[Array]:
-    block = function(module).body.block
-    known: dict[Any, Any] = dict(zip(block.args, arguments, strict=True))
+    block = _at_numbers(function(module), arguments).body.block
+    known: dict[Any, Any] = {value: _moved(a, by, rng) for value, a in zip(block.args, arguments, strict=True)}
     for op in block.ops:
         operands = [known[value] for value in op.operands]
         if isinstance(op, ReturnOp):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ir_testing import Array, assert_same_bits, evaluate, parse, random_arguments
 from program_generator import Shape, _Writer  # pyright: ignore[reportPrivateUsage]
+from sized_windows import WindowSteps, image_symbols
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -29,6 +30,8 @@ from fuse_opt.tools.source.verification import verify
 
 MOST_ELEMENTS = 1 << 15
 """Of the largest tensor at the largest values of symbols."""
+IMAGES = 3
+"""In one of so many programs ops have windows."""
 VECTORS = 5
 """Sets of values of symbols that a program is run at."""
 _RANGES = ((1, 40), (1, 40), (2, 33), (1, 9), (3, 70))
@@ -57,11 +60,17 @@ class SizedSubject:
 
 
 def sized_program(seed: int, size: int | None = None) -> ModuleOp:
-    """A function of about `size` ops (4 to 16 when absent) over two or three symbols."""
+    """
+    A function of about `size` ops (4 to 16 when absent) over two or three symbols; in one of `IMAGES` these are the batch and
+    the extents of images, and half of the ops have windows of them.
+    """
     rng = random.Random(f"sized {seed}")
     names = ["m", "n", "batch"][: rng.choice([2, 2, 3])]
     with sizes_asked_for():
-        writer = _SizedWriter(rng, [symbol(name, *rng.choice(_RANGES)) for name in names])
+        if seed % IMAGES == IMAGES - 1:
+            writer = SizedWriter(rng, image := image_symbols(rng), image)
+        else:
+            writer = SizedWriter(rng, [symbol(name, *rng.choice(_RANGES)) for name in names])
         for _ in range(rng.randint(1, 3)):
             writer.argument(writer.element(), writer.shape())
         wanted = size if size is not None else rng.choice([4, 6, 8, 12, 16])
@@ -89,12 +98,14 @@ def _arguments(module: ModuleOp, values: dict[str, int], seed: int) -> list[Arra
     return random_arguments(copy, seed, specials=seed % 2 == 0)
 
 
-class _SizedWriter(_Writer):
+class SizedWriter(_Writer):
     """A function under construction, whose extents are symbols, numbers, and sizes that ops make of them."""
 
-    def __init__(self, rng: random.Random, symbols: Sequence[Extent]) -> None:
+    def __init__(self, rng: random.Random, symbols: Sequence[Extent], image: Sequence[Extent] = ()) -> None:
+        """With `image`, a batch, a height and a width, half of the steps add convolutions and poolings."""
         super().__init__(rng, 0)
-        self._symbols = list(symbols)
+        self._symbols = list(dict.fromkeys(symbols))
+        self._windows = WindowSteps(self, image) if image else None
 
     def bind(self) -> None:
         """An argument more for each symbol that no argument has as an extent."""
@@ -120,7 +131,7 @@ class _SizedWriter(_Writer):
             op = op_type.build_op(*operands, **properties)
         except (VerifyException, ScalarTypeError, SizeRefusal):
             return None
-        if any(_largest(shape(result)) > MOST_ELEMENTS for result in op.results):
+        if any(_largest(shape(result)) > MOST_ELEMENTS or _smallest(shape(result)) < 1 for result in op.results):
             op.erase()
             return None
         op.verify_()
@@ -130,6 +141,9 @@ class _SizedWriter(_Writer):
         return op.results[0]
 
     def step(self) -> None:
+        if self._windows is not None and self.rng.random() < 0.5:
+            self._windows.step()
+            return
         steps = [self.unary] * 5 + [self.binary] * 7 + [self.view] * 5 + [self.reduction] * 2 + [self.row_pattern]
         others = [self.where, self.astype, self.composite, self.matmul, self.diamond] + [self.at_positions] * 3
         self.rng.choice([*steps, *others])()
@@ -205,3 +219,8 @@ def _largest(extents: Sequence[Extent]) -> int:
     for extent in extents:
         found *= most(extent)
     return found
+
+
+def _smallest(extents: Sequence[Extent]) -> int:
+    """The least extent: windows may be larger than the smallest images."""
+    return min((least(extent) for extent in extents), default=1)
