@@ -91,6 +91,8 @@ class Offer:
     """It is there only for modules whose list of backends names its own."""
     native: bool = False
     """It is called by compiled code: Python has no part in a run of it."""
+    like: str = ""
+    """The name of what Python calls for the same, where it is called by compiled code."""
     probe: Callable[[Site], str | None] | None = None
     """
     Why the library behind it does not run an op on this machine, as a code for remarks: asked of what has been chosen, and

@@ -146,8 +146,9 @@ def with_times(
 def best(found: Sequence[Candidate], preferred: Sequence[str] = ()) -> tuple[Candidate | None, Candidate | None]:
     """
     The candidate to take and the next best one: of those that run the kernel the first that is preferred (by its name or
-    its backend), else the first that costs no more than NEAR times the least, where all say what they cost. Where all of them
-    were measured, the first in that order that took no more than NEAR times the least.
+    its backend), else the first that costs no more than NEAR times the least, where all say what they cost; but what Python
+    calls comes behind a call of compiled code for the same that costs no more, either. Where all of them were measured, the
+    first in that order that took no more than NEAR times the least.
     """
     able = [candidate for candidate in found if not candidate.refusal]
     order = [one for wanted in preferred for one in able if is_called(one.offer, wanted)]
@@ -157,14 +158,18 @@ def best(found: Sequence[Candidate], preferred: Sequence[str] = ()) -> tuple[Can
 
 
 def _ranked(able: Sequence[Candidate], seconds: Callable[[Candidate], float | None]) -> list[Candidate]:
-    """Again and again the first that is near the least of what is left; as they are where not all have a time."""
+    """
+    Again and again the first that is near the least of what is left, or what compiled code calls in its place; as they are where
+    not all have a time.
+    """
     times = [(time, one) for one in able if (time := seconds(one)) is not None]
     if len(times) < len(able):
         return list(able)
     ranked: list[Candidate] = []
     while times:
         least = min(time for time, _ in times)
-        found = next(entry for entry in times if entry[0] <= NEAR * least)
+        near = [entry for entry in times if entry[0] <= NEAR * least]
+        found = next((entry for entry in near if entry[1].offer.like == near[0][1].offer.name), near[0])
         times.remove(found)
         ranked.append(found[1])
     return ranked

@@ -64,8 +64,9 @@ class SelectImplementationPass(DevicePass):
     ```
     Of the implementations that take the kernel (by backends that the module allows, see attach-backends) it is the first one
     that is preferred; without a preference the cheapest by what they say they cost, one being cheaper by less than 5 % not
-    counting; where one does not say, the first. With `table`, where all of them were measured, one that took 5 % less time
-    than the cheapest comes before it. The remark has the next best one, and why others refuse.
+    counting but for a call of compiled code in place of Python's; where one does not say, the first. With `table`, where all of
+    them were measured, one that took 5 % less time than the cheapest comes before it. The remark has the next best one, and why
+    others refuse.
 
     An implementation that the kernel names is kept while it takes the kernel: edit it by hand. `use_implementation = "name"`
     on an op or a kernel is a promise: an error where that implementation does not take it.

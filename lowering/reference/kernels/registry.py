@@ -165,6 +165,7 @@ def native_implementation(
             epilogue=epilogue,
             priority=priority,
             native=True,
+            like=like or "",
             workspace=workspace,
             optional=optional,
             probe=probe,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ir_testing import apply, parse
 from model_texts import quantized_convolutions, quantized_mlp, resnet50
 from onednn_testing import FakeOneDnn
 
@@ -13,9 +14,13 @@ import fuse_opt
 from fuse_opt.dialects.analysis.kernel_access import dispatched_ops
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.graph.materialize import conversion_counts
+from fuse_opt.dialects.implementation.offers import Offer
 from fuse_opt.dialects.implementation.queries import implementation_counts
+from fuse_opt.dialects.implementation.selection import Candidate, best
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.tools.compiler.backend_switch import with_host_device
+from fuse_opt.tools.compiler.pipeline import make_passes
 
 BLOCK = Path(__file__).resolve().parents[3] / "examples" / "transformer_block.mlir"
 MODELS: dict[str, tuple[Callable[[], str], int]] = {
@@ -47,6 +52,32 @@ def test_the_text_says_what_runs(name: str) -> None:
         assert implementation_counts(again) == counts
         assert backend or str(again) == texts[""]
     assert texts[""] != texts["-fuse"]
+
+
+def test_compiled_code_calls_where_python_could() -> None:
+    """Of a BLAS that runs a product, which has threads of its own where Python calls it, and asks for memory in a run."""
+    module = apply(parse(MODELS["transformer_block"][0]()), with_host_device(make_passes(None), "avx2"))
+    counts = implementation_counts(module)
+    assert counts.get("blas.matmul", 0) and not any(name.startswith("numpy.") for name in counts), counts
+
+
+@pytest.mark.parametrize(
+    ("seconds", "chosen", "second"),
+    [
+        ((1.0, 1.02, 1.04), "library.f", "python.f"),
+        ((1.0, 1.2, 1.04), "python.f", "other.f"),
+        ((1.2, 1.2, 1.0), "other.f", "library.f"),
+        ((1.04, 1.2, 1.0), "python.f", "other.f"),
+    ],
+)
+def test_near_costs(seconds: tuple[float, ...], chosen: str, second: str) -> None:
+    offers = (
+        Offer("graph.f", "python.f"),
+        Offer("graph.f", "library.f", native=True, like="python.f"),
+        Offer("graph.f", "other.f", native=True),
+    )
+    found = best([Candidate(offer, "", spent) for offer, spent in zip(offers, seconds, strict=True)])
+    assert [None if one is None else one.offer.name for one in found] == [chosen, second]
 
 
 @pytest.mark.parametrize("name", MODELS)
