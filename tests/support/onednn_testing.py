@@ -45,6 +45,7 @@ class FakeOneDnn:
         self.path = Path(shutil.copy(path, folder / "libfake.so"))
         self._monkeypatch = monkeypatch
         monkeypatch.setenv("FUSE_OPT_ONEDNN", str(self.path))
+        monkeypatch.setenv("FUSE_OPT_DEVICE", "cpu")  # it has all that the device of AVX-512 has
 
     def say(self, **values: int | str) -> None:
         """Such as `scratch=100` for FAKE_ONEDNN_SCRATCH."""

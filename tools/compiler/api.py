@@ -23,7 +23,7 @@ from fuse_opt.passes.recompute.first_fit import first_that_fits as first_that_fi
 from fuse_opt.passes.recompute.trials import Trials
 from fuse_opt.runtime.growing import GrowingCaches
 from fuse_opt.runtime.stored_arrays import PatternError as PatternError
-from fuse_opt.tools.compiler.backend_switch import with_dispatch_table
+from fuse_opt.tools.compiler.backend_switch import with_dispatch_table, with_host_device
 from fuse_opt.tools.compiler.builders import (
     Backend,
     Reference,
@@ -331,6 +331,7 @@ def _backend(
         if whole:
             return made.build(module, function)
         again = [*with_dispatch_table(unfused(target)), *(make_passes(LAUNCH_BY_LAUNCH) if poison else [])]
+        again = with_host_device(again) if target == "cpu" else again
         return build_unfusing(made, lambda changed: run_pipeline(changed, again, make_context()), module, function)
 
 

@@ -167,15 +167,23 @@ def with_tuned(passes: Sequence[ModulePass], tuned: str | os.PathLike[str] | Non
     return _with_path(passes, TUNED_OPTION, path)
 
 
-def with_host_device(passes: Sequence[ModulePass]) -> list[ModulePass]:
+def host_device() -> str:
     """
-    The passes, of which those that are for HOST are for the processor that is there: where that has vectors of 256 bits alone,
-    and `$FUSE_OPT_DEVICE` says nothing of it, for the device that is described so.
+    The device that HOST is here: the one with vectors of 256 bits where the processor has no wider ones, and where
+    `$FUSE_OPT_DEVICE` says nothing of it.
     """
-    if is_host_named() or not is_narrow_host():
+    return NARROW_HOST if not is_host_named() and is_narrow_host() else HOST
+
+
+def with_host_device(passes: Sequence[ModulePass], host: str | None = None) -> list[ModulePass]:
+    """
+    The passes of a program that runs on a CPU, of which those that are for HOST, or say nothing, are for the processor that is
+    there, or for the device `host`.
+    """
+    if (device := host or host_device()) == HOST:
         return list(passes)
     return [
-        replace(cast("Any", each), device=NARROW_HOST) if getattr(each, "device", None) == HOST else each
+        replace(cast("Any", each), device=device) if getattr(each, "device", None) in (HOST, "") else each
         for each in passes
     ]
 

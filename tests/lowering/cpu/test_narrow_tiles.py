@@ -164,16 +164,16 @@ def test_tiles_are_narrow_where_rows_and_steps_are_many(rows: int, depth: int, t
 
 
 def test_programs_of_this_machine_are_for_its_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    passes = make_passes("pack-weights,schedule-kernels,cse")
+    passes = make_passes("pack-weights,select-implementation,cse,select-implementation{device=h100}")
 
     def devices() -> list[str]:
         return [getattr(each, "device", "-") for each in backend_switch.with_host_device(passes)]
 
     monkeypatch.delenv("FUSE_OPT_DEVICE", raising=False)
     monkeypatch.setattr(backend_switch, "is_narrow_host", lambda: True)
-    assert devices() == ["avx2", "avx2", "-"]
+    assert devices() == ["avx2", "avx2", "-", "h100"]
     monkeypatch.setenv("FUSE_OPT_DEVICE", "own.toml")
-    assert devices() == ["cpu", "cpu", "-"], "a person says more"
+    assert devices() == ["cpu", "", "-", "h100"], "a person says more"
     monkeypatch.delenv("FUSE_OPT_DEVICE")
     monkeypatch.setattr(backend_switch, "is_narrow_host", lambda: False)
-    assert devices() == ["cpu", "cpu", "-"]
+    assert devices() == ["cpu", "", "-", "h100"]

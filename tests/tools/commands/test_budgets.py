@@ -1,4 +1,4 @@
-"""Budgets of `fuse-opt` and of the library are of the same bytes."""
+"""Budgets of `fuse-opt` and of the library are of the same bytes where both are for one device: it is `cpu` for text."""
 
 from __future__ import annotations
 
@@ -13,9 +13,20 @@ from fuse_opt.tools.commands.fuse_opt_main import main
 EXAMPLES = sorted(Path(__file__).resolve().parents[3].joinpath("examples").glob("*.mlir"))
 
 
+@pytest.fixture(autouse=True)
+def device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUSE_OPT_DEVICE", "cpu")
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_the_command_and_the_library_agree(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _check(example, capsys)
+
+
+def test_they_agree_for_another_device(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which libraries run other products."""
+    monkeypatch.setenv("FUSE_OPT_DEVICE", "avx2")
+    assert "blas." in _check(next(path for path in EXAMPLES if path.stem == "transformer_block"), capsys)
 
 
 def test_what_kernels_work_in_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
