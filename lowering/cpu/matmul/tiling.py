@@ -80,6 +80,9 @@ NEAR_DEPTH = 128
 first tile, which leaves it there, and others are 1.04 to 1.13 times as fast as with a part in a second cache (measured). Panels
 for narrow vectors have that of a longer block there, but where rows of the left operand lie side by side: each step meets a line
 of its own of these, which the next tiles meet, too (0.83 to 1.0 of the time, measured)."""
+NARROW_DEPTH = 256
+"""Of such a block with narrow tiles, where the contracted dimension is more than DEPTH: what a panel has of it leaves a first
+cache room for rows of the left operand and of the result (1.02 to 1.04 of the rate; measured)."""
 FEW_DEPTH = 128
 """The same of few rows on processors with narrow vectors: what OpenBLAS adds up at a time there is shorter than DEPTH."""
 GROUP_DEPTH = 256
@@ -356,8 +359,10 @@ def _longest_block(product: Contraction, itemsize: int, copies_left: bool, vecto
         return FEW_DEPTH
     if vectors is NARROW and product.lhs[-1] != 1:
         return NEAR_DEPTH
+    if vectors is NARROW:
+        return DEPTH if product.depth <= DEPTH else NARROW_DEPTH
     is_small = product.depth * product.columns * itemsize <= SMALL_BYTES
-    is_long = copies_left or is_small or product.rows <= max(MOST_VECTORS) or vectors is NARROW
+    is_long = copies_left or is_small or product.rows <= max(MOST_VECTORS)
     return DEPTH if is_long else NEAR_DEPTH
 
 

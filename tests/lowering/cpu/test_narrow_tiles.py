@@ -105,6 +105,30 @@ def test_every_depth_ends_in_a_stretch_of_its_own(depth: int) -> None:
     check(17, depth, 50)
 
 
+def rounding(found: Array, wanted: Array) -> float:
+    """The root of the mean square of errors."""
+    return float(np.sqrt(np.mean((found - wanted) ** 2)))
+
+
+@needs_compiler
+@pytest.mark.parametrize("depth", [256, 320, 321, 400, 401, 513, 771, 1024])
+def test_rounding_errors_are_those_of_blocks_of_a_blas(depth: int) -> None:
+    """OpenBLAS adds up 320 elements at most where vectors have 256 bits, and halves what is left below 640."""
+    rng = np.random.default_rng(depth)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((96, depth), (depth, 96)))
+    text = text_of(96, depth, 96).replace("FROZEN", "")
+    found = fuse_opt.compile(text, pipeline=NARROW)(x, w, np.zeros((96, 96), np.float32))
+    plain, begin, wanted = np.zeros((96, 96), np.float32), 0, exact(x, w, found * 0)
+    while begin < depth:
+        left = depth - begin
+        end = begin + (320 if left >= 640 else -(-left // 16) * 8 if left > 320 else left)
+        sums = np.zeros((96, 96), np.float32)
+        for step in range(begin, min(end, depth)):
+            sums = (sums + x[:, step : step + 1].astype(np.float64) * w[step]).astype(np.float32)
+        plain, begin = plain + sums, end
+    assert rounding(found, wanted) <= 1.05 * rounding(np.maximum(plain, 0), wanted)
+
+
 @needs_compiler
 @pytest.mark.parametrize("transposed", [(False, True), (True, False), (True, True)], ids=["right", "left", "both"])
 def test_transposed_operands(transposed: tuple[bool, bool]) -> None:
