@@ -176,10 +176,10 @@ VECTOR = Knob(
 TILE_BITS = Knob(
     "tile_bits",
     Counts(256, 512, power=True),
-    ("matmul",),
+    ("matmul", "attention"),
     False,
-    "bits of the vectors that tiles of sums are cut for, where a product has more than 9 rows; 2 to 9 rows have shorter blocks "
-    "of depth for 256",
+    "bits of the vectors that tiles of sums are cut for, in attention of f32 and where a product has more than 9 rows; 2 to 9 "
+    "rows have shorter blocks of depth for 256",
     (256,),
     usual=512,
 )

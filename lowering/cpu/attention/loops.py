@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.attention import Attention, attention_of
 from fuse_opt.dialects.analysis.contractions.result_places import result_axes
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import SPLITS
+from fuse_opt.dialects.fused.knobs import SPLITS, TILE_BITS
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent, Size
@@ -40,7 +40,7 @@ def build_attention_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> lis
     memory = KernelBuffers(kernel, [of.weights, of.epilogue, *operands], storages)
     if of.reads_in_place:
         return build_split_keys(of, memory, SPLITS.count(kernel))
-    tiling = choose_attention_tiling(of.first, of.second, dtype(of.first_raw).itemsize)
+    tiling = choose_attention_tiling(of.first, of.second, dtype(of.first_raw).itemsize, TILE_BITS.number(kernel))
     build = _Build(of, tiling, memory)
     return [*([build.copies()] if tiling.shares_panels else []), build.attention()]
 

@@ -7,13 +7,14 @@ from math import prod
 from typing import cast
 
 from fuse_opt.dialects.analysis.contractions.attention import MOST_ON_STACK, most_keys
+from fuse_opt.dialects.analysis.contractions.packed_panels import NARROW_BITS
 from fuse_opt.dialects.analysis.contractions.product_copies import DEPTH
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.matmul.tile_copies import CROWDED_BYTES
-from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, RATE, REGISTERS
-from fuse_opt.lowering.cpu.matmul.tiling import FEWEST_TASKS, depth_blocks
+from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, NARROW, RATE, REGISTERS, WIDE
+from fuse_opt.lowering.cpu.matmul.tiling import FEWEST_TASKS, NARROW_DEPTH, depth_blocks
 
 PADDING = 16
 """Elements between rows of scores, so that they lie in different sets of a cache."""
@@ -25,6 +26,8 @@ ANY_VECTORS = (2, 4)
 """Side by side, of tiles for any number of keys: narrow enough for few of them, wide enough for tiles of few heights."""
 GROUP_SCORES = 384 << 10
 """Bytes of the scores of tiles that share what they read of larger panels; they should stay in a second cache."""
+NEAR_SCORES = 64 << 10
+"""The same of tiles for narrow vectors, whose panels a first cache holds (16 to 128 KiB are alike; measured)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,10 @@ class AttentionTiling:
         return cast(int, padded_step(-(-self.most_keys // self.width) * self.width))
 
 
-def choose_attention_tiling(first: Contraction, second: Contraction, itemsize: int) -> AttentionTiling:
-    """The cut of attention over elements of so many bytes."""
+def choose_attention_tiling(
+    first: Contraction, second: Contraction, itemsize: int, bits: int = 8 * WIDE.size
+) -> AttentionTiling:
+    """The cut of attention over elements of so many bytes, for vectors of so many bits."""
     if not is_number(first.columns) or not is_number(first.rows):
         return _tiling_for_any_sizes(first, second, itemsize)
     lanes = 64 // itemsize
@@ -87,7 +92,8 @@ def choose_attention_tiling(first: Contraction, second: Contraction, itemsize: i
         steps = -(-keys // width) * first.depth + -(-second.columns // width) * keys
         return steps * vectors / RATE[vectors]
 
-    vectors = min(RATE, key=lambda v: (cost(v), -v))
+    is_narrow = bits == NARROW_BITS and itemsize == 4
+    vectors = 1 if is_narrow else min(RATE, key=lambda v: (cost(v), -v))
     width = vectors * lanes
     key_panels = -(-keys // width)
     step = key_panels * width
@@ -95,14 +101,19 @@ def choose_attention_tiling(first: Contraction, second: Contraction, itemsize: i
         step += PADDING
     shares = keys * (first.depth + second.columns) * itemsize > MOST_ON_STACK
     row = step * itemsize
-    most = min(MOST_ROWS, REGISTERS // vectors - 1)
+    most = NARROW.most_rows if is_narrow else min(MOST_ROWS, REGISTERS // vectors - 1)
     if not shares:
         most = max(min(most, MOST_SCORES // row), 1)
     tiles = -(-rows // most)
     height, taller = divmod(rows, tiles)
-    group = max(min(GROUP_SCORES // (row * (height + (taller > 0))), tiles), 1) if shares else 1
+    scores = GROUP_SCORES if shares else NEAR_SCORES if is_narrow else 0
+    group = max(min(scores // (row * (height + (taller > 0))), tiles), 1)
+    wanted = -(-FEWEST_TASKS // estimate(prod(first.batch)))
+    if not shares:
+        wanted = min(wanted, max(tiles // (FEWEST_TILES * (2 if is_narrow else 1)), 1))
+        group = min(group, -(-tiles // wanted))
     groups = -(-tiles // group)
-    blocks = min(-(-FEWEST_TASKS // estimate(prod(first.batch))), groups if shares else max(tiles // FEWEST_TILES, 1))
+    blocks = min(wanted, groups)
     block = -(-groups // blocks) * group
     return AttentionTiling(
         vectors=vectors,
@@ -119,7 +130,7 @@ def choose_attention_tiling(first: Contraction, second: Contraction, itemsize: i
         value_panels=-(-second.columns // width),
         score_step=step,
         first_depth=depth_blocks(first.depth),
-        second_depth=depth_blocks(keys),
+        second_depth=depth_blocks(keys, NARROW_DEPTH if is_narrow and keys > DEPTH else DEPTH),
     )
 
 

@@ -54,5 +54,5 @@ def test_tiles_of_products_are_cut_for_the_vectors_of_the_record() -> None:
     assert own == replace(device, name="avx2", vector_bytes=32, features=("avx2",), factors=factors)
     assert own.factor("copied_rows") > 1 == device.factor("copied_rows")
     found = {kind: processor_entries(kind, own) for kind in ("matmul", "row", "conv", "attention")}
-    registers = {"register_bits": 256}
-    assert found == {"matmul": {"tile_bits": 256}, "row": registers, "conv": registers, "attention": {}}
+    registers, tiles = {"register_bits": 256}, {"tile_bits": 256}
+    assert found == {"matmul": tiles, "row": registers, "conv": registers, "attention": tiles}
