@@ -28,6 +28,8 @@ LEAST_NARROW = 96
 """Of the contracted dimension: to call a tile that is cut for narrow vectors takes too much time for fewer steps."""
 GROUP_VECTORS = 2
 """Of a panel of groups: as wide as two matrix registers of x86 processors."""
+_NARROW_FILTERS = 4
+"""Bytes of elements whose filters lie in panels for narrow vectors."""
 MOST_POSITIONS = 256
 """Of an image whose filters are packed: more fill vectors of positions, whose sums are stored as they are (measured)."""
 FEWEST_TERMS = 64
@@ -40,9 +42,9 @@ def is_narrow(product: Contraction, itemsize: int, group: int, bits: int) -> boo
     """
     Whether tiles of a product of elements of so many bytes are cut for narrow vectors, of so many bits: then panels are of two of
     them. A first cache holds the part of such a panel that all rows meet; tiles of few rows are as wide as can be, as they read
-    each part once, and f64 gains nothing where panels are copied in the call (measured).
+    each part once.
     """
-    if bits != NARROW_BITS or group > 1 or itemsize != 4 or product.depth < LEAST_NARROW:
+    if bits != NARROW_BITS or group > 1 or product.depth < LEAST_NARROW:
         return False
     return is_number(product.rows) and product.rows > max(_OF_FEW_ROWS)
 
@@ -101,7 +103,8 @@ def filter_panels_problem(contraction: WindowContraction, itemsize: int) -> str 
 
 def filter_panel_width(contraction: WindowContraction, itemsize: int, bits: int = 8 * LANE_BYTES) -> int:
     """Filters of a panel, for vectors of so many bits."""
-    return panel_width(seen_product(contraction), itemsize, bits=bits)
+    narrow = bits if itemsize == _NARROW_FILTERS else 8 * LANE_BYTES
+    return panel_width(seen_product(contraction), itemsize, bits=narrow)
 
 
 def has_narrow_panels(contraction: WindowContraction, width: int, itemsize: int) -> bool:

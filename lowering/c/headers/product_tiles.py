@@ -34,10 +34,10 @@ _AHEAD = 8
 """Rows of the right operand that a tile asks for before it is at them: each may lie in another page."""
 _NARROW = 32
 """Bytes of a vector where there are sixteen registers."""
-_STRETCH, _OF_MORE = 256, 144
+_STRETCH, _SHORTER, _HALVED = 256, 144, 400
 """
-Steps that such a tile sums at a time, and the most where there are more of them, in about equal stretches: rounding errors are no
-larger than OpenBLAS's, which adds up 160 to 320 on processors with such vectors (0.7 to 1.0 of its errors; measured).
+Steps that such a tile sums at a time at most, and of more, up to the last number, in about equal stretches: rounding errors are
+no larger than OpenBLAS's, which adds up 320 on processors with such vectors, and halves of 321 to 639 (measured).
 """
 _SETS_BYTES = 4096
 """Of rows at a multiple of this distance lines lie in one set of a first cache of 32 KiB."""
@@ -170,7 +170,7 @@ class _Tile:
         asks = ahead if far and width == LINE else []
         if width == LINE:
             asks += of.prefetch[1:]
-        by_stretches = is_whole and single and not waits and width == _NARROW and self.size == 4
+        by_stretches = is_whole and single and not waits and width == _NARROW
         rows_ahead = 0 if width != _NARROW or not single or not asks_ahead else _AHEAD // 2
         if by_stretches:
             rows_ahead = _AHEAD if self.is_far else 0
@@ -263,7 +263,8 @@ class _Tile:
             head.append(f"const long behind = a_step % {_SETS_BYTES // self.size} ? {len(names)} * a_step : 0;")
             asks = [f"  __builtin_prefetch({a} + behind + {i} * a_step + p, 0, 2);" for i in rows]
         head += [
-            f"const long parts = k > {_STRETCH} ? (k + {_OF_MORE - 1}) / {_OF_MORE} : 1;",
+            f"const long most = k > {_STRETCH} && k <= {_HALVED} ? {_SHORTER} : {_STRETCH};",
+            "const long parts = (k + most - 1) / most + !k;",
             f"const long stretch = ((k + parts - 1) / parts + {line - 1}) / {line} * {line};",
             "for (long from = 0; from < k; from += stretch, add = 1) {",
         ]

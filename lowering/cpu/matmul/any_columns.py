@@ -18,14 +18,12 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.extents import estimate, is_number, may_exceed, most
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
 from fuse_opt.lowering.cpu.matmul.tile_shapes import NARROW
-from fuse_opt.lowering.cpu.matmul.tiling import Tiling
+from fuse_opt.lowering.cpu.matmul.tiling import NARROW_ITEMS, Tiling
 
 HEIGHT = 4
 """Rows of a tile at most: there is a function for each height, of which compilers take their time."""
 VECTORS = 4
 """Side by side in a whole panel; what is left over of columns is in tiles of one."""
-NARROW_ITEMS = 4
-"""Bytes of elements that tiles for vectors of fewer bits are for."""
 PANELS_OF_SUMS = 4
 """Of a task, where each block of the contracted dimension goes over all of them."""
 
