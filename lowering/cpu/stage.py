@@ -283,7 +283,7 @@ class StageLoops:
         self.ask_ahead(stage, scope, first, lanes)
         if beside is not None:  # first, as what it reads in row buffers may be overwritten
             self.join_beside(beside, block, first, lanes)
-        turns = [] if is_paired else memories[1:]
+        turns: Accumulators = () if is_paired else memories[1:]
         self._join_lanes(stage, scope, first, memories[0], constant(lanes), turns=turns)
         block.add_op(scf.YieldOp())
         loop = self.loop(block, lower, middle, step=lanes)
