@@ -214,12 +214,17 @@ def called_fault(program: Any, subject: Subject) -> str:
     """Whether a compiled program gives other values than a subject's, roughly, or leaves its arrays."""
     results = program(*(array.copy() for array in subject.arguments))
     found: list[Array] = results if len(subject.values) > 1 else [results]
+    return values_fault(found, subject) or _guarded_fault(program, subject, found)
+
+
+def values_fault(found: Sequence[Array], subject: Subject) -> str:
+    """In what values are others than a subject's, but for what last bits decide."""
     differs = roughly_differs(found, subject.values)
     if differs:  # rarely: it takes some runs of the reference
         module = parse(subject.text)
         is_open = open_elements(module, subject.arguments, evaluate(module, subject.arguments))
         differs = roughly_differs(found, subject.values, is_open)
-    return differs or _guarded_fault(program, subject, found)
+    return differs
 
 
 def roughly_differs(found: Sequence[Array], values: Sequence[Array], is_open: Sequence[Array] = ()) -> str:
