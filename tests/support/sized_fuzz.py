@@ -48,13 +48,17 @@ def sized_fault(text: str, passes: Sequence[str], seed: int, work: SizedWork | N
     first = Subject(text, subject.arguments[0], subject.results[0])
     work = SizedWork() if work is None else work
     with sizes_asked_for():
-        same = _roughly if any(name in REORDERING for name in passes) else SizedSubject.same
+        same = _roughly if any(name in REORDERING for name in passes) else _same_bits
         fault = pass_fault(first, passes, work, same=lambda module, _: Context().run(same, subject, module))
     if fault:
         return "" if is_refusal(fault) else fault
     found = isolated(lambda: _compiled_kind(subject, passes), SECONDS) or ""
     work.sized += not found
     return "" if found == REFUSED else found
+
+
+def _same_bits(subject: SizedSubject, module: ModuleOp) -> None:
+    subject.same(module)
 
 
 def _roughly(subject: SizedSubject, module: ModuleOp) -> None:
