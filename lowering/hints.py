@@ -14,6 +14,10 @@ ROLLED = "fused.rolled"
 where the one around it is unrolled."""
 
 
+SCALAR = "fused.scalar"
+"""Attribute of a loop that compilers are to make no vectors of: it has few iterations."""
+
+
 REGISTER = "fused.register"
 """Attribute of memory of a function's own that is a vector of the machine: a variable of that type is kept in a register by
 compilers that keep an array in memory, where they do not know how many iterations there are."""

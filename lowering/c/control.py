@@ -11,7 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from fuse_opt.lowering.c.expressions import ExpressionPrinter, row_key, row_type, type_name
 from fuse_opt.lowering.c.op_table import Level
-from fuse_opt.lowering.hints import ROLLED, UNROLL
+from fuse_opt.lowering.hints import ROLLED, SCALAR, UNROLL
 
 
 class ControlPrinter(ExpressionPrinter):
@@ -90,6 +90,11 @@ class ControlPrinter(ExpressionPrinter):
         self.bind(induction, name)
         advance = f"++{name}" if by == "1" else f"{name} += {by}"
         self.emit(f"for ({self.c_type(induction.type, op)} {name} = {start}; {name} < {end}; {advance}) {{")
+        if SCALAR in op.attributes:
+            self.indent += 1
+            for line in self.language.scalar:
+                self.emit(line)
+            self.indent -= 1
 
     def _close(self, results: Iterable[SSAValue]) -> None:
         """Ends a statement with a body; results that nobody reads are mentioned for the compiler's sake."""

@@ -54,6 +54,8 @@ class CLanguage:
     """A load from the address {0}, and a store of {1} there, of what is not wanted again; None where they are as others."""
     rolled: tuple[str, ...] = ()
     """Lines before a loop that is not to be unrolled."""
+    scalar: tuple[str, ...] = ()
+    """Lines that begin the body of a loop of which no vectors are to be made."""
     prefers: tuple[str, ...] = ()
     """Lines before a function, not to be inlined, in which the compiler is to prefer vectors of {bits} bits, but {where}; none
     where it has no such word."""
@@ -246,6 +248,7 @@ C = CLanguage(
     helpers=c_helpers,
     local_array="{} {}[{}] __attribute__((aligned(64)))",
     local_vector="{0} {1} __attribute__((vector_size({2} * sizeof({0}))))",
+    scalar=('__asm__("");',),
     rolled=("#ifdef __clang__", "#pragma clang loop unroll(disable)", "#endif"),
     prefers=(
         "#if defined(__x86_64__) && !defined(__clang__){where}",

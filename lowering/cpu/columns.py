@@ -69,7 +69,7 @@ def build_column_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence
     if splits < 2 or written_out:
         fewest = LANE_MULTIPLE if written_out else FEWEST_LANES
         widest = min(widest, max(fewest, estimate(outer.extent * rows[-1].extent) // TASKS))
-    geometry = Geometry(outer, rows[-1], _block_width(rows[-1].extent, widest))
+    geometry = Geometry(outer, rows[-1], _block_width(rows[-1].extent, widest), extent(rows[-2:-1]))
     if written_out:
         OuterVectors(phased, nodes, geometry).build_written_out(stages, early)
         return phased.phases

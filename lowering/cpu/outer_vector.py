@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 
-from xdsl.dialects import arith, memref
-from xdsl.ir import SSAValue
+from xdsl.dialects import arith, memref, scf
+from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.extents import estimate, is_number
-from fuse_opt.dialects.types.index_expr import Dim, constant, linearize
+from fuse_opt.dialects.types.extents import estimate, is_number, least
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant, linearize
+from fuse_opt.lowering.cpu.line_loops import LineLoops
 from fuse_opt.lowering.cpu.outer_vector_stage import OuterVectorStages
 from fuse_opt.lowering.kernel.element_emitter import RowBuffer, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
@@ -22,6 +23,10 @@ from fuse_opt.lowering.kernel.scope import Scope
 
 KEPT = 256 << 10
 """Bytes of a block of rows that several stages read, and of what one keeps for another: a second level cache has more."""
+SHORT_WORK = 64
+"""Simple operations of a lane that stands in the text twice, for rows of less lanes, too."""
+SHORT = 8
+"""Lanes of a row, of which nobody knows how many there are, that are a vector's."""
 COSTLY = 8
 """Simple operations from which on a scalar is kept for a later stage rather than computed again."""
 
@@ -110,8 +115,45 @@ class OuterVectors(OuterVectorStages):
 
     def build_written_out(self, stages: Sequence[Stage], early: Sequence[ScalarNode]) -> None:
         """All stages of each lane, with every element that is reduced written out."""
+        nodes = sum(body_cost(p.op) if p.op else 1 for p in self.loop_body.nodes)
+        work = nodes * max((extent(stage.dims) for stage in stages), default=1)
+        if not is_number(self.geometry.lane.extent):
+            self._build_lines(stages, early, work)
+            return
         self._open(1)
         scope = self._open_lanes(self.task)
+        self._write_out(stages, early, scope, {})
+        self._close_lanes(scope)
+        self._close(work, 1)
+
+    def _build_lines(self, stages: Sequence[Stage], early: Sequence[ScalarNode], work: int) -> None:
+        """
+        Rows of any number of lanes. Short ones, where a lane is little work, go one lane after the other: a loop that is a
+        vector's takes longer to begin.
+        """
+        geometry, root, tasks = self.geometry, self.root, (self.begin, self.end)
+        has_short = least(geometry.lane.extent) < SHORT and work <= SHORT_WORK
+        others = Scope(root, Block()) if has_short else root
+        loops = LineLoops(others, geometry, tasks, geometry.blocks)
+        self._write_out(stages, early, loops.lane, loops.known)
+        loops.close(self, is_scalar=False)
+        if has_short:
+            short = Scope(root, Block())
+            loops = LineLoops(short, geometry, tasks, 1)
+            self._write_out(stages, early, loops.lane, loops.known)
+            loops.close(self, is_scalar=True)
+            lanes, most = root.index_constant(geometry.lane.extent), root.index_constant(SHORT - 1)
+            is_short = root.add(arith.CmpiOp(lanes, most, "sle"))
+            for scope in (short, others):
+                scope.block.add_op(scf.YieldOp())
+            root.block.add_op(scf.IfOp(is_short, [], Region(short.block), Region(others.block)))
+        self.kernel.finish(self, geometry.outer.extent * geometry.blocks, work * geometry.width)
+
+    def _write_out(
+        self, stages: Sequence[Stage], early: Sequence[ScalarNode], lane: Scope, known: Mapping[Dim, IndexExpr]
+    ) -> None:
+        """All stages of a lane in its scope, where some dimensions are known by others."""
+        scope = Fixed(lane, known)
         made: dict[tuple[tuple[Dim, int], ...], Fixed] = {}
         once = self.kernel.once()
         for stage in stages:
@@ -120,7 +162,7 @@ class OuterVectors(OuterVectorStages):
             places = [tuple(zip(stage.dims, at, strict=True)) for at in product(*(range(d.extent) for d in stage.dims))]
             for place in places:
                 if place not in made:
-                    made[place] = Fixed(scope, {dim: constant(value) for dim, value in place})
+                    made[place] = Fixed(scope, {**known, **{dim: constant(value) for dim, value in place}})
                 self.emitter.emit(stage.roots(), made[place])
             for node in stage.reductions:
                 elements = [self.emitter.reduced_element(node, made[place]) for place in places]
@@ -129,9 +171,6 @@ class OuterVectors(OuterVectorStages):
                 self.store(stage.stores, made[place])
         self.emitter.emit([store.node for store in once], scope)
         self.store(once, scope)
-        self._close_lanes(scope)
-        nodes = sum(body_cost(p.op) if p.op else 1 for p in self.loop_body.nodes)
-        self._close(nodes * max((extent(stage.dims) for stage in stages), default=1), 1)
 
     def _written_out(self, node: ScalarNode, elements: Sequence[SSAValue], scope: Scope) -> SSAValue:
         """All elements joined, behind what a reduction starts from where that shows: 0 + -0 is 0."""

@@ -43,6 +43,8 @@ class Geometry:
     lane: Dim
     width: int
     """Lanes of a block."""
+    inner: int = 1
+    """Rows that are neighbours: `outer` counts so many for each place of the dimensions around them."""
 
     @property
     def blocks(self) -> int:
