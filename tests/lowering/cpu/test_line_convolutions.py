@@ -10,6 +10,7 @@ import pytest
 from guard_pages import guarded, needs_guard_pages
 from lowered_programs import as_list, needs_compiler
 from narrow_vectors import compiled_for
+from thread_counts import by_threads
 
 import fuse_opt
 
@@ -59,6 +60,15 @@ def test_panels_of_lines_are_those_of_copies(name: str, more: bool, tmp_path: Pa
         np.testing.assert_allclose(wanted, as_list(fuse_opt.evaluate(text, *given))[0], 2e-4, 2e-4)
     assert "fo_tile_f32_" in lines.source
     assert "fo_taps_f32_" not in lines.source
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", SHAPES)
+def test_threads_change_no_bit(name: str, tmp_path: Path) -> None:
+    program = compiled_for(program_text(name, more=True), 32, tmp_path)
+    for batch, height, width in ((1, 40, 41), (5, 3, 5), (7, 16, 32), (2, 1, 4)):
+        given = arrays(name, batch, height, width)
+        assert len(set(by_threads(lambda given=given: as_list(program(*given))[0].tobytes()))) == 1, (height, width)
 
 
 @needs_compiler

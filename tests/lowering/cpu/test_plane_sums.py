@@ -10,6 +10,7 @@ import pytest
 from guard_pages import guarded, needs_guard_pages
 from lowered_programs import as_list, needs_compiler
 from narrow_vectors import compiled_for
+from thread_counts import by_threads
 
 import fuse_opt
 
@@ -81,6 +82,15 @@ def test_nothing_is_written_around_a_result(name: str, tmp_path: Path) -> None:
             out = allocate(np.zeros_like(wanted), at_end=number % 2 == 0)
             program(*given, out=out)
             assert out.tobytes() == wanted.tobytes()
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["3x3", "3x3 by twos", "5x5"])
+def test_threads_change_no_bit(name: str, tmp_path: Path) -> None:
+    program = compiled_for(program_text(name, BIAS, "%3"), 32, tmp_path)
+    for batch, height, width in ((1, 70, 67), (5, 31, 5), (8, 13, 40), (2, 5, 130)):
+        given = arrays(name, batch, height, width)
+        assert len(set(by_threads(lambda given=given: as_list(program(*given))[0].tobytes()))) == 1, (height, width)
 
 
 @needs_compiler
