@@ -200,6 +200,9 @@ SCRATCH = Knob(
     "memory that gradients of convolutions work in: with sums of parts and weights phase by phase, or as little as can be",
 )
 
+ASKED = (MATH, PRECISION)
+"""What a caller asks of all kernels alike; all else is chosen for each of them."""
+
 KNOBS = (
     MATH,
     PRECISION,

@@ -7,9 +7,8 @@ lowering/reference, lowering/reference/kernels.
 
 from typing import TYPE_CHECKING
 
-from fuse_opt.lowering.emit.c import build_program, build_sized_program, emit_c
-
 if TYPE_CHECKING:
+    from fuse_opt.lowering.emit.c import build_program, build_sized_program, emit_c
     from fuse_opt.lowering.emit.cuda import build_cuda_program, build_sized_cuda_program, emit_cuda
 
 __all__ = [
@@ -18,10 +17,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """What programs for CPUs do without is imported when somebody asks for it."""
+    """What prints programs is imported when somebody asks for it: of a GPU by who has one, of C not by who finds it all made."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from fuse_opt.lowering.emit import cuda
+    if "cuda" in name:
+        from fuse_opt.lowering.emit import cuda as printer
+    else:
+        from fuse_opt.lowering.emit import c as printer
 
-    value = globals()[name] = getattr(cuda, name)
+    value = globals()[name] = getattr(printer, name)
     return value

@@ -29,7 +29,7 @@ from fuse_opt.dialects.fused.gpu_schedule import gpu_entry_problem
 from fuse_opt.dialects.fused.knobs import KNOBS, MATH, PRECISION, SCRATCH, SPLITS, STORES, Knob
 from fuse_opt.dialects.implementation.selection import generated_kind
 from fuse_opt.passes.decisions.choices import Choices, choosing
-from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.devices.this_machine import Machine, machine_for
 from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.scheduling.decided_schedules import settle, told_schedule
@@ -180,7 +180,7 @@ class ScheduleKernelsPass(ModulePass):
                 words = {MATH: self.math, PRECISION: self.precision or precision_of(function)}
                 little = self.scratch == "little" and device.platform == "cpu"
                 rules = _Rules(StoreRules(function, device), self.versions, little)
-                measured = None if table is None else _Measured(table, KernelKeys(function), machine_for(op))
+                measured = None if table is None else _Measured(table, KernelKeys(function), machine_for(op), device)
                 for kernel in function.body.block.ops:
                     if isinstance(kernel, KernelOp):
                         _schedule(kernel, words, rules, measured, choices)
@@ -225,6 +225,7 @@ class _Measured:
     table: TunedTable
     keys: KernelKeys
     machine: Machine | None
+    device: Device
     _asked: int = 0
     _known: int = 0
 
@@ -249,7 +250,8 @@ class _Measured:
             )
             return
         default = kernel.schedule
-        kernel.schedule = DictionaryAttr({**schedule_of(tuned.settings).data, **words})
+        processor = processor_entries(str(tuned.settings["kind"]), self.device)
+        kernel.schedule = DictionaryAttr({**schedule_of({**processor, **tuned.settings}).data, **words})
         if (problem := _problem(kernel)) is not None:
             kernel.schedule = default
             message = f"keeps its default schedule: {tuned.place} cannot be used: {problem}"

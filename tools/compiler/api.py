@@ -6,14 +6,13 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.prepared import freeze_arguments
-from fuse_opt.lowering.emit.traced import TracedProgram, trace_program
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.devices.gpu_attach_device import make_for
 from fuse_opt.passes.recompute.budget import OverBudget as OverBudget
@@ -53,6 +52,9 @@ from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.located import Source, located
 from fuse_opt.tools.source.parsing import decode, parse_module
 from fuse_opt.tools.steering.expectations import Expectation, checked, parse_expectations
+
+if TYPE_CHECKING:
+    from fuse_opt.lowering.emit.traced import TracedProgram
 
 __all__ = ["CompiledProgram", "InputError", "compile", "evaluate", "load", "optimize", "register", "show"]
 
@@ -272,6 +274,8 @@ def _compiled(
             whole = SizedPrograms(module.clone(), function, passes, bind, recent) if sized else None
 
             def traced(shapes: Shapes) -> TracedProgram:
+                from fuse_opt.lowering.emit.traced import trace_program
+
                 if whole is not None and (found := whole.traced(shapes)) is not None:
                     return found
                 build(changed := specialize(module, function, shapes), function, known)

@@ -21,7 +21,7 @@ from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import site_name
 from fuse_opt.dialects.implementation.selection import candidates
-from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.devices.device import HOST, find_device
 from fuse_opt.tools.commands.measuring import example_inputs, fresh_arguments
 from fuse_opt.tools.compiler.api import compile as compile_program
 
@@ -41,12 +41,14 @@ class SiteTimes:
     """Why others do not run it."""
 
 
-def measure_sites(module: ModuleOp, numerics: Numerics = "strict", processor_time: bool = True) -> Iterator[SiteTimes]:
+def measure_sites(
+    module: ModuleOp, numerics: Numerics = "strict", processor_time: bool = True, device: str = HOST
+) -> Iterator[SiteTimes]:
     """
-    Times of every distinct site of a module whose ops are in kernels, in the order of the text. Processor time is less
-    disturbed by what else runs, and right for one thread alone.
+    Times of every distinct site of a module whose ops are in kernels, in the order of the text, by what runs it on the device.
+    Processor time is less disturbed by what else runs, and right for one thread alone.
     """
-    machine = find_device("cpu")
+    machine = find_device(device)
     seen = set[str]()
     for function in functions_of(module):
         frozen: set[SSAValue] = {function.body.block.args[number] for number in unchanging_arguments(function)}

@@ -97,6 +97,7 @@ def _make_parser() -> argparse.ArgumentParser:
 def _run(given: argparse.Namespace) -> int:
     from fuse_opt.tools.commands.driver import write_text
     from fuse_opt.tools.compiler.api import limit_threads
+    from fuse_opt.tools.compiler.backend_switch import host_device
     from fuse_opt.tools.compiler.builders import require_c_compiler
     from fuse_opt.tools.tuning.dispatch_times import measure_sites
 
@@ -104,7 +105,7 @@ def _run(given: argparse.Namespace) -> int:
     given.threads = given.threads or 1
     limit_threads(given.threads)
     lines = [json.dumps(_header(given))]
-    for found in measure_sites(_kernels(given), given.numerics, given.threads == 1):
+    for found in measure_sites(_kernels(given), given.numerics, given.threads == 1, host_device()):
         lines += _lines(found)
         best = min(found.warm, key=lambda name: found.warm[name], default="nothing")
         print(f"fuse-tune: {found.site}: {best}", file=sys.stderr)
@@ -150,7 +151,7 @@ def _kernels(given: argparse.Namespace) -> ModuleOp:
     from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
     from fuse_opt.tools.commands.models import is_model, parse_extents, read_model, text_or_path
     from fuse_opt.tools.compiler.api import load
-    from fuse_opt.tools.compiler.backend_switch import backend_passes
+    from fuse_opt.tools.compiler.backend_switch import backend_passes, with_host_device
     from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes, run_pipeline
     from fuse_opt.tools.compiler.registry import make_context
     from fuse_opt.tools.compiler.specialization import is_dynamic
@@ -162,6 +163,7 @@ def _kernels(given: argparse.Namespace) -> ModuleOp:
         module = load(source := text_or_path(given.file))
     before = DEFAULT_PIPELINE[: DEFAULT_PIPELINE.index("select-implementation")]
     passes = [*backend_passes(given.backend, unavailable_backends(), load_problem), *make_passes(before)]
+    passes = with_host_device(passes)
     with located(source, module):
         if is_dynamic(entry_function(module, None)):
             raise ValueError(f"{given.file}: expected known extents of arguments, got `?`: times are of shapes")

@@ -25,6 +25,8 @@ class Place:
     """Of a call of a whole program by its defaults."""
     width: int = 1
     """Candidates that are made ready, or measured, side by side."""
+    host: str | None = None
+    """The device that programs for "cpu" are for there; that of this machine where it is None."""
 
 
 @contextmanager
@@ -55,6 +57,7 @@ def places(
                 partial(bench.ClusterBench, group=group, seed=seed),
                 partial(bench.seconds_of_program, group),
                 bench.EACH * max(len(group.workers()), 1),  # none may be there just now: whoever asks waits for one
+                group.host,
             )
             for group in groups(connection)
         ]

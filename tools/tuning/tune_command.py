@@ -194,7 +194,7 @@ def _tuned_at(
     from fuse_opt.tools.tuning.search.study import Limit
     from fuse_opt.tools.tuning.search.tune_program import Options, Result, Tuner, tuned_text, write_atomically
 
-    passes = _passes(given, source)
+    passes = _passes(given, source, place.host)
     target = "cuda" if given.target == "cuda" else "c"
 
     def say(line: str) -> None:
@@ -314,11 +314,14 @@ def _arguments(given: argparse.Namespace, source: ModuleOp) -> list[Any] | None:
     return [np.ascontiguousarray(each) for each in found]
 
 
-def _passes(given: argparse.Namespace, source: ModuleOp) -> list[ModulePass]:
-    """The passes that make the program for this machine, within its budget. Raises InputError and UsageError."""
+def _passes(given: argparse.Namespace, source: ModuleOp, host: str | None = None) -> list[ModulePass]:
+    """
+    The passes that make the program for this machine, or for a processor like the device `host`, within its budget. Raises
+    InputError and UsageError.
+    """
     from fuse_opt.passes.recompute.budget import within_budget
     from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
-    from fuse_opt.tools.compiler.backend_switch import backend_passes
+    from fuse_opt.tools.compiler.backend_switch import backend_passes, with_host_device
     from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
     from fuse_opt.tools.compiler.registry import make_context
     from fuse_opt.tools.source.located import located
@@ -327,6 +330,7 @@ def _passes(given: argparse.Namespace, source: ModuleOp) -> list[ModulePass]:
     problem: Callable[[str], str | None] = load_problem if is_cpu else lambda name: None
     unavailable = unavailable_backends(given.target)
     passes = [*backend_passes(given.backend, unavailable, problem), *make_passes(None)]
+    passes = with_host_device(passes, host) if is_cpu else passes
     if given.budget is None:
         return passes
     with located(source, source):

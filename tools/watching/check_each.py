@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from xdsl.dialects.builtin import ModuleOp
 
-from fuse_opt.lowering.emit.traced import TracedKernel, TracedProgram, trace_program
 from fuse_opt.lowering.program import BufferRef, LibraryCall, Program
 from fuse_opt.lowering.reference.interpreter import evaluate_op, logical_array
 from fuse_opt.runtime.cpu.stepwise import Look, WatchedProgram
 from fuse_opt.runtime.emulation.program import EmulatedProgram
 from fuse_opt.tools.watching.bounds import allowed_differences
 from fuse_opt.tools.watching.units import distances, ulps
+
+if TYPE_CHECKING:
+    from fuse_opt.lowering.emit.traced import TracedKernel, TracedProgram
 
 Array = npt.NDArray[Any]
 
@@ -156,6 +158,8 @@ def check_each(
     `against` is a key of TARGETS; arrays are those of all arguments but prepared ones, by their indices. `changed` may put
     another text in the place of the program's. Raises what compiling raises, and EmulationError.
     """
+    from fuse_opt.lowering.emit.traced import trace_program
+
     program = trace_program(module, function, TARGETS[against])
     try:
         if (second := program.prepare) is not None and program.program.prepare is not None:

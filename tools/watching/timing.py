@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
@@ -20,7 +20,6 @@ from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
-from fuse_opt.lowering.emit.traced import TracedKernel, TracedProgram
 from fuse_opt.lowering.program import LibraryCall, Program, Segment
 from fuse_opt.passes.devices.device import HOST, Device, find_device
 from fuse_opt.passes.fusion.engine.cost_model import work
@@ -30,6 +29,9 @@ from fuse_opt.runtime.host.thread_pool import num_threads
 from fuse_opt.runtime.prepared import PreparedProgram, persistent_memory
 from fuse_opt.tools.source.diagnostics import format_position, source_position
 from fuse_opt.tools.watching.profile import KernelProfile, Profile, united_seconds
+
+if TYPE_CHECKING:
+    from fuse_opt.lowering.emit.traced import TracedKernel, TracedProgram
 
 Array = npt.NDArray[Any]
 _UNTIMED = 2

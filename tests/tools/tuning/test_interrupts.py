@@ -33,6 +33,7 @@ INTERRUPTED = 130
 @pytest.fixture
 def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Tunes with so many signals at some of the measurements, by their numbers; -1 stands for those of a confirmation."""
+    monkeypatch.setenv("FUSE_OPT_DEVICE", "cpu")
     here, asked = places._here, list[int]()  # pyright: ignore[reportPrivateUsage]
     signals: dict[int, int] = {}
 

@@ -17,10 +17,15 @@ from program_generator import dense_program
 from xdsl.dialects.builtin import ModuleOp
 
 import fuse_opt
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import REGISTER_BITS
+from fuse_opt.passes.scheduling.tuned_schedules import settings_of
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
 from fuse_opt.tools.compiler.api import load
+from fuse_opt.tools.compiler.backend_switch import with_host_device, with_tuned
 from fuse_opt.tools.compiler.builders import has_c_compiler
-from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes, run_pipeline
+from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.tuning import places
 from fuse_opt.tools.tuning.fuse_tune_main import main
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
@@ -70,6 +75,26 @@ def test_random_programs_by_random_schedules(seed: int, tmp_path: Path, monkeypa
     assert not compiled_fault(subject, [*random_sequence(rng), *DEFAULT_PIPELINE])
 
 
+def test_entries_of_a_processor_stay(tmp_path: Path) -> None:
+    """Schedules that are tried on a processor of narrow vectors say so, and so do those that a file has without a word of it."""
+    machine, passes = this_machine(), with_host_device(make_passes(None), "avx2")
+    assert machine is not None
+    (site,), (wide,) = find_sites(load(SUM), passes), find_sites(load(SUM), make_passes(None))
+    assert site.key == wide.key and not site.words
+    assert site.default.settings == {**wide.default.settings, "register_bits": 256}
+    tried = [candidate.settings for candidate in site.changes(False)]
+    assert len({settings["kind"] for settings in tried}) > 1
+    of_registers = [settings for settings in tried if settings["kind"] in REGISTER_BITS.kinds]
+    assert of_registers and all(settings["register_bits"] == 256 for settings in of_registers)
+    line = {"v": 1, "key": site.key.key, "device": machine.device, "code": machine.code, "state": "confirmed"}
+    line |= {"schedule": {"kind": "row", "lanes": 64}, "speedup": [1.1, 1.2, 1.3]}
+    (file := tmp_path / "t.jsonl").write_text(f"{json.dumps(line)}\n")
+    run_pipeline(module := load(SUM), with_tuned(passes, file), make_context())
+    (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))
+    assert kernel.schedule is not None
+    assert settings_of(kernel.schedule) == {"kind": "row", "lanes": 64, "register_bits": 256}
+
+
 def test_two_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Both are this machine, by the flags of its compiler."""
     compiler = find_c_compiler()
@@ -102,6 +127,7 @@ def test_two_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         return replace(here(threads, seed, jobs, None), bench=table, seconds=fixed)
 
     monkeypatch.setattr(places, "_here", measured_by_table)
+    monkeypatch.setenv("FUSE_OPT_DEVICE", "cpu")
     (source := tmp_path / "x.mlir").write_text(SUM)
     records, kept = tmp_path / "r", list[Sequence[object]]()
     for number, flags in enumerate(("", " -mno-avx512f" if "avx512" in str(compiler.flags) else " -DOTHER=1")):

@@ -122,8 +122,9 @@ def _first_line(error: BaseException) -> str:
 
 def groups(cluster: Cluster) -> list[Group]:
     """The machines that measure, each with the workers that are the same, in the order of fingerprints."""
-    found = {answer.machine: answer.compiler for answer in cluster.known.values() if answer is not None}
-    return [Group(cluster, machine, found[machine]) for machine in sorted(found, key=lambda machine: machine.device)]
+    found = {answer.machine: answer for answer in cluster.known.values() if answer is not None}
+    order = sorted(found, key=lambda machine: machine.device)
+    return [Group(cluster, machine, found[machine].compiler, found[machine].host) for machine in order]
 
 
 @dataclass
@@ -142,6 +143,8 @@ class Group:
     cluster: Cluster
     machine: Machine
     compiler: Elsewhere | None
+    host: str
+    """The device that its programs for "cpu" are for."""
 
     def workers(self) -> list[str]:
         """Those that are there."""

@@ -17,6 +17,7 @@ from fuse_opt.runtime.host.c_compiler import find_c_compiler
 from fuse_opt.runtime.host.cross_compiling import Elsewhere, adopt, compile_for, for_others
 from fuse_opt.runtime.host.thread_pool import limit_threads
 from fuse_opt.tools.compiler.api import load
+from fuse_opt.tools.compiler.backend_switch import host_device
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
 from fuse_opt.tools.tuning.search.processes import ProcessBench
 from fuse_opt.tools.tuning.search.sites import program_seconds
@@ -35,6 +36,8 @@ class Described:
 
     machine: Machine
     compiler: Elsewhere | None
+    host: str
+    """The device that its programs for "cpu" are for."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def described(threads: int) -> Described | None:
     """The worker's machine; None where it has no C compiler."""
     limit_threads(threads)
     machine, compiler = this_machine(), find_c_compiler()
-    return None if machine is None or compiler is None else Described(machine, for_others(compiler))
+    return None if machine is None or compiler is None else Described(machine, for_others(compiler), host_device())
 
 
 def compiled(source: str, elsewhere: Elsewhere) -> bytes | None:

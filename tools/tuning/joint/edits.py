@@ -23,7 +23,8 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.selection import candidates
 from fuse_opt.passes.decisions import Decision, record_decisions
 from fuse_opt.passes.decisions.steering import Recorder
-from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.devices.device import Device
+from fuse_opt.passes.devices.device_pass import DevicePass
 from fuse_opt.passes.fusion.rules import FUSION_RULES, SECOND_ROUND
 from fuse_opt.passes.options import Value, tunable_options
 from fuse_opt.tools.compiler.pipeline import run_pipeline
@@ -68,7 +69,8 @@ def baseline(module: ModuleOp, passes: Sequence[ModulePass]) -> Baseline:
     with record_decisions(recorder=Recorder(refused, near=True)) as made:
         run = partial(run_pipeline, copy, ctx=context)
         run(passes[:place])
-        kernels = _offered(copy)
+        chooser = passes[place] if place < len(passes) else None
+        kernels = _offered(copy, chooser.machine(copy)) if isinstance(chooser, DevicePass) else []
         run(passes[place : place + 1])
         chosen = [decision for decision in made if decision.pass_name == SELECTION]
         run(passes[place + 1 :])
@@ -81,9 +83,8 @@ def baseline(module: ModuleOp, passes: Sequence[ModulePass]) -> Baseline:
     return Baseline(passes, tuple(made), profit, offers)
 
 
-def _offered(module: ModuleOp) -> list[tuple[KernelOp, list[str]]]:
+def _offered(module: ModuleOp, machine: Device) -> list[tuple[KernelOp, list[str]]]:
     """The kernels with opaque ops, and what can run each."""
-    machine = find_device("cpu")
     found: list[tuple[KernelOp, list[str]]] = []
     for function in functions_of(module):
         frozen: set[SSAValue] = {function.body.block.args[number] for number in frozen_arguments(function)}

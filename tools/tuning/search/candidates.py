@@ -14,9 +14,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.analysis.kernel_key import KernelKey
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.lowering.emit import build_program
 from fuse_opt.lowering.program import Program
 from fuse_opt.lowering.reference.interpreter import evaluate_op
+from fuse_opt.passes.devices.device import HOST, find_device
+from fuse_opt.passes.scheduling.processor_entries import processor_entries
 from fuse_opt.passes.scheduling.tuned_lookup import is_tunable
 from fuse_opt.passes.scheduling.tuned_schedules import Settings, entries_of, schedule_of
 from fuse_opt.tools.commands.measuring import example_inputs
@@ -70,6 +71,8 @@ class Site:
     """The language of its programs."""
     inputs: Sequence[Array] | None = None
     """What it is measured on, where a person gave arrays; else numbers are drawn."""
+    device: str = HOST
+    """Of which schedules of other kinds have the processor's entries."""
 
     _programs: dict[Candidate, Program] = field(default_factory=dict[Candidate, Program], repr=False)
 
@@ -137,11 +140,9 @@ class Site:
 
 def build(module: ModuleOp, target: Target) -> Program:
     """The program of a module that passes have made ready. Raises what lowering raises."""
-    if target == "c":
-        return build_program(module)
-    from fuse_opt.lowering.emit import build_cuda_program  # imports much that others do without
+    from fuse_opt.lowering import emit  # imports much that who goes on behind records does without
 
-    return build_cuda_program(module)
+    return emit.build_program(module) if target == "c" else emit.build_cuda_program(module)
 
 
 def text_key(program: Program) -> str:
@@ -157,7 +158,8 @@ def single_changes(site: Site, same_bits: bool) -> Iterator[Candidate]:
         if own in knob.kinds and (knob.same_bits or not same_bits):
             for value in knob.tries:
                 yield Candidate.of({**base, name: value}, knob.same_bits)
+    device = find_device(site.device)
     for kind in others:
         same = own in _SAME_ORDER and kind in _SAME_ORDER
         if same or not same_bits:
-            yield Candidate.of({"kind": kind}, same)
+            yield Candidate.of({"kind": kind, **processor_entries(kind, device)}, same)

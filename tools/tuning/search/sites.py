@@ -15,11 +15,12 @@ from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import KNOBS
+from fuse_opt.dialects.fused.knobs import ASKED
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.lowering.kernel.naming import kernel_name
 from fuse_opt.lowering.reference.interpreter import entry_function, evaluate_function
+from fuse_opt.passes.devices.device import HOST
 from fuse_opt.passes.devices.gpu_attach_device import make_for
 from fuse_opt.passes.scheduling.tuned_lookup import KernelKeys, is_tunable
 from fuse_opt.passes.scheduling.tuned_schedules import settings_of
@@ -64,7 +65,7 @@ def find_sites(
     found: dict[str, Site] = {}
     names: dict[str, int] = {}
     operands = {} if arguments is None else _operands(entry_function(source, None), arguments)
-    for site in _sites(source, target, operands):
+    for site in _sites(source, target, operands, getattr(passes[last], "device", HOST)):
         if (known := found.setdefault(site.key.key, site)) is not site:
             known.count += 1
             continue
@@ -86,8 +87,9 @@ def _operands(function: FuncOp, arguments: Sequence[Array]) -> dict[KernelOp, li
     return found
 
 
-def _sites(module: ModuleOp, target: Target, operands: Mapping[KernelOp, Sequence[Array]]) -> Iterator[Site]:
-    words = {knob.name for knob in KNOBS if not knob.tries}
+def _sites(
+    module: ModuleOp, target: Target, operands: Mapping[KernelOp, Sequence[Array]], device: str
+) -> Iterator[Site]:
     for function in functions_of(module):
         keys = KernelKeys(function)
         for kernel in function.body.block.ops:
@@ -97,7 +99,7 @@ def _sites(module: ModuleOp, target: Target, operands: Mapping[KernelOp, Sequenc
             if any(encoding(value) is not None or -1 in shape(value) for value in values):
                 continue
             settings = settings_of(kernel.schedule, target == "cuda")
-            given = {name: str(settings.pop(name)) for name in list(settings) if name in words}
+            given = {knob.name: str(settings.pop(knob.name)) for knob in ASKED if knob.name in settings}
             position = source_position(kernel)
             alone = kernel_module(kernel, keys.overwritten(kernel))
             alone.attributes |= module.attributes
@@ -110,6 +112,7 @@ def _sites(module: ModuleOp, target: Target, operands: Mapping[KernelOp, Sequenc
                 "-" if position is None else format_position(*position),
                 target=target,
                 inputs=operands.get(kernel),
+                device=device,
             )
 
 

@@ -112,6 +112,7 @@ def test_the_same_comes_out_as_here_and_nothing_is_measured_twice(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "measured", by_table)
+    monkeypatch.setenv("FUSE_OPT_DEVICE", "cpu")
     (source := tmp_path / "x.mlir").write_text(TEXT)
     words = [str(source), "-o", str(file := tmp_path / "t.json"), "--records", str(tmp_path / "r"), "--trials", "12"]
     with local_cluster({"measure": 1}, {"measure": 1}, {"else": 1}) as made:
