@@ -20,7 +20,7 @@ from fuse_opt.tools.tuning.report import report_html, report_text
 from fuse_opt.tools.tuning.search import sampling
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site, single_changes
 from fuse_opt.tools.tuning.search.race import Raced, confirm, judge
-from fuse_opt.tools.tuning.search.records import RecordedBench, Records, outcome_line
+from fuse_opt.tools.tuning.search.records import RecordedBench, Records, finished, outcome_line
 from fuse_opt.tools.tuning.search.sites import find_sites
 from fuse_opt.tools.tuning.search.study import Limit, Measured, Study, TrialFailed
 from fuse_opt.tools.tuning.search.tune_program import Options, Result, Tuner, said_of, tuned_text
@@ -176,6 +176,19 @@ def table(site: Site) -> Table:
 
 
 TIMES: Times = {("lanes", 64): 0.9, ("cut", "never"): 0.97, ("tasks", 4096): 1.1}
+
+
+def test_a_run_that_was_ended_goes_on_with_the_same_trials(tmp_path: Path) -> None:
+    """Of the kernels that are left, too: none is measured that a run to the end would not measure."""
+    whole = tuner(tmp_path / "whole", table).run()
+    ended = tuner(tmp_path / "parts", table)
+    ended.interrupted = lambda: bool(ended.records.of(first) and finished(ended.records.of(first), ended.options.study))
+    first = max(sites(), key=lambda site: whole.shares[site.key.key])
+    parts = ended.run()
+    assert len(parts.outcomes) == 1 < len(whole.outcomes)
+    rest = tuner(tmp_path / "parts", table).run()
+    assert rest.before == parts.trials and rest.before + rest.trials == whole.trials
+    assert rest.measured + parts.measured == whole.measured and rest.lines.keys() == whole.lines.keys()
 
 
 def test_records_are_the_study(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Search:
         plan, head = Plan(), dict[str, object]()
         if self.joint:
             plan, head = self._plan()
-            tuner.sites, tuner.used = self.sites(plan), self.plans.trials
+            tuner.sites, tuner.used = self.sites(plan), self.plans.before + self.plans.trials
         tuner.improved = lambda result: self.write(tuner.sites, result, head)
         result = tuner.run()
         if result.won or head:

@@ -62,6 +62,8 @@ class Result:
     shares: dict[str, float] = field(default_factory=dict[str, float])
     measured: int = 0
     """Turns of pairs that were measured now."""
+    before: int = 0
+    """Trials of earlier runs on the same program, behind which this one goes on."""
     message: str = ""
 
     @property
@@ -107,6 +109,7 @@ class Tuner:
                 waiting.append(site)
             else:
                 result.lines[site.key.key] = line
+                result.before += int(cast("int", line.get("trials", 0))) if line.get("from") == site.place else 0
         if not sites:
             return self._ended(result, "no kernel has something to choose: nothing is tried")
         if not waiting:
@@ -171,7 +174,7 @@ class Tuner:
         )
         if known := sum(map(_is_of_search, (line for site in order for line in self.records.of(site)))):
             self.told(f"goes on behind {known} measurements that are in the records")
-        start, used = self.clock() if self.begun is None else self.begun, self.used
+        start, used = self.clock() if self.begun is None else self.begun, self.used + result.before
         for number, site in enumerate(order):
             part = shares[site.key.key] / sum(shares[each.key.key] for each in order[number:])
             left = None if self.options.seconds is None else self.options.seconds - (self.clock() - start)
