@@ -16,6 +16,7 @@ Each of them prints its figures and what the machine was; nothing is written but
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import platform
@@ -25,6 +26,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -176,15 +178,15 @@ def kill(given: argparse.Namespace, folder: Path) -> None:
             run.send_signal(signal.SIGKILL)
         run.wait()
     final = subprocess.run([*TUNE, *words], capture_output=True, text=True, env=environment)
-    turns = [
-        (line["key"], json.dumps(line["schedule"]), line["turn"])
-        for line in lines_of(records)
-        if line["state"] == "raced"
-    ]
+    turns = [line for line in lines_of(records) if line["state"] == "raced"]
+    asked = Counter(json.dumps([line[word] for word in ("key", "schedule", "turn")]) for line in turns)
+    alike = ("device", "code", "key", "schedule", "turn")
+    same = Counter(json.dumps([*(line[word] for word in alike), len(line["pairs"])]) for line in turns)
     failed = [line["reason"] for line in lines_of(records) if "SIGKILL" in str(line.get("reason"))]
     print(
         f"{given.times} times -9 ({killed} of them also to a process that measures): {len(turns)} turns measured, "
-        f"{len(turns) - len(set(turns))} of them twice, {len(failed)} failed by it"
+        f"{same.total() - len(same)} of them twice with as many pairs, {asked.total() - len(asked)} with any number of pairs, by "
+        f"other code or on another device; {len(failed)} failed by it"
     )
     for what, seconds in (("goes on", said), ("first new line (gcc and the first pairs included)", resumed)):
         if seconds:
@@ -322,13 +324,15 @@ def records(given: argparse.Namespace, folder: Path) -> None:
     spent: dict[str, list[float]] = {"": [], str(folder / "many.jsonl"): []}
     for number in range(max(given.rounds, 2)):
         for tuned in list(spent)[:: 1 if number % 2 else -1]:
+            gc.collect()  # each pays for its own garbage alone
             start = time.process_time()
             compile_program(text, tuned=tuned)
             spent[tuned].append(time.process_time() - start)
     plain, with_file = (each[1:] for each in spent.values())
     ratios = sorted(b / a for a, b in zip(plain, with_file, strict=True))
+    low, median, high = statistics.quantiles(ratios, n=4)
     print(
-        f"compile(tuned=...) over compile(): {ratios[0]:.3f} {statistics.median(ratios):.3f} {ratios[-1]:.3f}, of the least "
+        f"compile(tuned=...) over compile(): {median:.3f} (quartiles {low:.3f} to {high:.3f}), of the least "
         f"times {min(with_file) / min(plain):.3f} (transformer_block.mlir, objects cached)"
     )
 
