@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from math import inf
 
 from xdsl.context import Context
@@ -179,15 +179,18 @@ class _Sweep:
         """The most bytes of a call, where it is searched what to keep."""
         self._peak_before = before.peak if before is not None and before.options == options else inf
         self._before = before
+        self._times: Times | None = None
         self.is_whole = True
         """Whether all that it chose is made."""
         self.refused: list[tuple[Proposal, str, str, str]] = []
 
-    @cached_property
+    @property
     def times(self) -> Times:
         """Those of the function before anything is made."""
-        known = None if self._before is None else self._before.__dict__.get("times")
-        return Times(self.function, self.options.rows, self.options.products, known)
+        if self._times is None:
+            known = None if self._before is None else self._before._times
+            self._times = Times(self.function, self.options.rows, self.options.products, known)
+        return self._times
 
     @property
     def gained(self) -> float:
