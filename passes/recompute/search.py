@@ -30,8 +30,12 @@ class Search:
     choice: Callable[[RematerializePass | None], Choice]
     fitting: Callable[[Choice, int], Trial]
     """The trial of a choice, or one of it that works in less memory if that fits where the first does not."""
-    _seen: dict[object, tuple[int, int]] = field(default_factory=dict[object, tuple[int, int]])
-    """By choice: bytes that are alive before there are kernels, and the arena."""
+    _seen: dict[object, tuple[int, Trial]] = field(default_factory=dict[object, tuple[int, Trial]])
+    """By choice: bytes that are alive before there are kernels, and the trial."""
+
+    def looked_at(self) -> list[Trial]:
+        """All trials that it went by, whether it ended with them or not."""
+        return [trial for _, trial in self._seen.values()]
 
     def within(self, budget: int) -> Trial | None:
         """One with as little recomputation as was found whose arena fits; None where none does."""
@@ -54,7 +58,7 @@ class Search:
 
     def _try(self, choice: Choice, budget: int) -> Trial:
         trial = self.fitting(choice, budget)
-        self._seen[choice.key] = choice.alive, trial.arena
+        self._seen[choice.key] = choice.alive, trial
         return trial
 
     def _part_within(self, tier: RematerializePass, budget: int, best: Trial | None) -> Trial | None:
@@ -90,7 +94,7 @@ class Search:
 
     def _scale(self, choice: Choice) -> float:
         """By which part the arena is larger than what is alive, as far as others tell: the one with the most similar number."""
-        known = [each for each in self._seen.values() if each[0]]
+        known = [(alive, trial.arena) for alive, trial in self._seen.values() if alive]
         alive, arena = min(known, key=lambda each: abs(each[0] - choice.alive), default=(1, 1))
         return arena / alive
 
