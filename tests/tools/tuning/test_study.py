@@ -304,3 +304,44 @@ def test_nothing_is_tried_where_nothing_can_be_won(tmp_path: Path) -> None:
     assert idle.run().message == "none of 4 kernels takes 2% of the time: nothing is tried"
     idle.sites = []
     assert idle.run().message == "no kernel has something to choose: nothing is tried"
+
+
+@pytest.mark.parametrize(("seconds", "weighed"), [(100.0, 8), (6.0, 2), (0.1, 1)])
+def test_weighing_leaves_time_to_search(seconds: float, weighed: int, tmp_path: Path) -> None:
+    """One kernel after another, each a second, until a quarter of the time is spent: those that move the most bytes first."""
+    small, large = sorted(sites(), key=lambda site: site.nbytes)
+    now, told = 0.0, list[str]()
+
+    def made(site: Site) -> Table:
+        nonlocal now
+        now += 1.0
+        return table(site)
+
+    short = tuner(tmp_path, made)
+    short.options = replace(short.options, trials=None, seconds=seconds)
+    short.begun, short.clock, short.told = 0.0, lambda: now, told.append
+    short.sites = [replace(small, key=replace(small.key, key=f"small {k}")) for k in range(7)] + [large]
+    result = short.run()
+    assert large.key.key in result.shares and len(result.shares) == weighed and result.unweighed == 8 - weighed
+    said = [line for line in told if "left alone" in line]
+    assert said == ([] if weighed == 8 else [f"{8 - weighed} of 8 kernels are left alone: {NO_TIME}"])
+    assert result.outcomes and (result.trials > 0) == (seconds > 1)
+
+
+NO_TIME = "there was no time to see how long they take"
+
+
+def test_few_kernels_that_were_weighed_say_nothing_of_the_others(tmp_path: Path) -> None:
+    short = tuner(tmp_path, table)
+    short.options = replace(short.options, trials=None, seconds=10.0)
+    ticks = iter(range(0, 1000, 3))
+    short.clock, short.total = lambda: float(next(ticks)), lambda: 1.0
+    assert short.run().message == "none of 1 of 2 kernels takes 2% of the time: nothing is tried"
+
+
+def test_a_kernel_whose_default_fails_is_no_search(tmp_path: Path) -> None:
+    alone = tuner(tmp_path, lambda _: Table({("kind", "row"): "crash: SIGSEGV"}), kernel=sites()[0].name)
+    told: list[str] = []
+    alone.told = told.append
+    assert alone.run().message == "the default is best: 0 candidates, none >= 1.02x"
+    assert told == [f"{sites()[0].name}: its default cannot be measured: crash: SIGSEGV"]

@@ -15,8 +15,9 @@ from xdsl.dialects.builtin import ModuleOp
 from fuse_opt.dialects.analysis.kernel_key import KernelKey
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.lowering.program import Program
-from fuse_opt.lowering.reference.interpreter import evaluate_op
+from fuse_opt.lowering.reference.interpreter import entry_function, evaluate_op
 from fuse_opt.passes.devices.device import HOST, find_device
+from fuse_opt.passes.recompute.known_ops import value_bytes
 from fuse_opt.passes.scheduling.processor_entries import processor_entries
 from fuse_opt.passes.scheduling.tuned_lookup import is_tunable
 from fuse_opt.passes.scheduling.tuned_schedules import Settings, entries_of, schedule_of
@@ -84,6 +85,13 @@ class Site:
     @cached_property
     def kernel(self) -> KernelOp:
         return next(op for op in self.module.walk() if isinstance(op, KernelOp))
+
+    @cached_property
+    def nbytes(self) -> int:
+        """About what it reads and writes."""
+        block = entry_function(self.module, None).body.block
+        given = block.last_op.operands if block.last_op is not None else ()
+        return sum(value_bytes(value) or 0 for value in (*block.args, *given))
 
     def program(self, candidate: Candidate) -> Program:
         """The program of a candidate. Raises what lowering raises."""

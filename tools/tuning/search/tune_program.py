@@ -31,6 +31,8 @@ WORTH_IT = 0.05
 """Of the program's time that can be tuned: below it nothing is tried."""
 _WEIGHING = -2
 """The turn in which the default alone is timed, against itself."""
+_WEIGHED_IN = 0.25
+"""Of the time, after which no further kernel is weighed: those that move the most bytes are by then."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Result:
     """Turns of pairs that were measured now."""
     before: int = 0
     """Trials of earlier runs on the same program, behind which this one goes on."""
+    unweighed: int = 0
+    """Kernels of which nobody knows how long they take, as there was no time to see."""
     message: str = ""
 
     @property
@@ -116,12 +120,13 @@ class Tuner:
             return self._ended(result, "nothing to measure: all kernels are in the records")
         weights = self._weights(waiting, result)
         worth = sum(weights.values())
-        if self.options.kernel is None and worth + sum(result.shares.values()) < WORTH_IT:
+        if self.options.kernel is None and not result.unweighed and worth + sum(result.shares.values()) < WORTH_IT:
             return self._ended(
                 result, f"{100 * worth:.1f}% of the time is in kernels that have something to choose: nothing is tried"
             )
         if self.options.kernel is None and weights and max(weights.values()) < LEAST_SHARE:
-            least = f"none of {len(waiting)} kernels takes {100 * LEAST_SHARE:.0f}% of the time"
+            of = f"{len(weights)} of {len(waiting)}" if result.unweighed else str(len(waiting))
+            least = f"none of {of} kernels takes {100 * LEAST_SHARE:.0f}% of the time"
             return self._ended(result, f"{least}: nothing is tried")
         self._search(waiting, weights, result)
         return self._ended(result, "")
@@ -147,9 +152,15 @@ class Tuner:
         return result
 
     def _weights(self, sites: Sequence[Site], result: Result) -> dict[str, float]:
-        """By key, the share of the program's time that all kernels like this take."""
-        seconds: dict[str, float] = {}
-        for site in sites:
+        """
+        By key, the share of the program's time that all kernels like this take: of those that move the most bytes, as many as a
+        part of the time has room for.
+        """
+        limit = Limit(self.clock, None, self._left(), self.interrupted)
+        whole, seconds = self.total(), dict[str, float]()
+        waiting = sorted(sites, key=lambda site: -site.count * site.nbytes)
+        while waiting and not (seconds and limit.is_spent(_WEIGHED_IN)):
+            site = waiting.pop(0)
             recorded = RecordedBench(site, self.records, partial(self.bench, site))
             try:
                 seconds[site.key.key] = recorded.measure(site.default, _WEIGHING, 1).seconds * site.count
@@ -158,18 +169,27 @@ class Tuner:
             finally:
                 recorded.close()
                 result.measured += recorded.measured
-        total = max(self.total(), sum(seconds.values()), 1e-12)
+        total = max(whole, sum(seconds.values()), 1e-12)
         shares = {key: spent / total for key, spent in seconds.items()}
         result.shares |= shares
         for site in sites:
             if (share := shares.get(site.key.key)) is not None:
                 self.told(f"{site.name}: {100 * share:.1f}% of the time, {site.default.text}")
+        if (count := len(waiting)) and not self.interrupted():
+            self.told(f"{count} of {len(sites)} kernels are left alone: there was no time to see how long they take")
+        result.unweighed = count
         return shares
+
+    def _left(self) -> float | None:
+        """Seconds until the time is over, where there is one."""
+        if self.options.seconds is None:
+            return None
+        return self.options.seconds - (0.0 if self.begun is None else self.clock() - self.begun)
 
     def _search(self, sites: Sequence[Site], shares: dict[str, float], result: Result) -> None:
         alone = self.options.kernel is not None
         order = sorted(
-            (site for site in sites if shares.get(site.key.key, 0.0) >= (0.0 if alone else LEAST_SHARE)),
+            (site for site in sites if shares.get(site.key.key, -1.0) >= (0.0 if alone else LEAST_SHARE)),
             key=lambda site: -shares[site.key.key],
         )
         if known := sum(map(_is_of_search, (line for site in order for line in self.records.of(site)))):
