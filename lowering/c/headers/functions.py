@@ -14,6 +14,7 @@ from fuse_opt.lowering.c.headers.position_dots import position_dots_text
 from fuse_opt.lowering.c.headers.product_dots import dot_text
 from fuse_opt.lowering.c.headers.product_groups import group_text
 from fuse_opt.lowering.c.headers.product_tiles import tile_text
+from fuse_opt.lowering.c.headers.row_sums import streamed_text
 from fuse_opt.lowering.c.headers.templates import functions_in
 
 MATH: tuple[str, ...] = (
@@ -115,7 +116,7 @@ def is_helper(name: str) -> bool:
 def _product_text(name: str) -> str | None:
     """The tile of a product of that name."""
     sums = lanes_text(name) or plane_sums_text(name) or position_dots_text(name)
-    return sums or tile_text(name) or dot_text(name) or group_text(name)
+    return sums or tile_text(name) or dot_text(name) or group_text(name) or streamed_text(name)
 
 
 def called_helpers(text: str) -> list[str]:

@@ -249,7 +249,9 @@ class _Tiles:
         if self.left is not None and not (tiling.depth_first or tiling.copies_tiles):
             left = self.left.rows(task, left, rows.count, self.root.index_constant(of.depth))
         right = self._operand(task, 1, product.rhs)
-        if tiling.depth_first:
+        if tiling.is_streamed:
+            self._stream(task, panels, rows, left, right)
+        elif tiling.depth_first:
             self._blocks_of_panels(task, panels, rows, left, right)
         elif tiling.rows_first:
             self._panels_of_tiles(task, panels, rows, left, right)
@@ -265,6 +267,22 @@ class _Tiles:
         memory = self.in_memory[number]
         assert memory is not None
         return Matrix(memory, task.index(operand.offset), operand.row, operand.column)
+
+    def _stream(self, task: Scope, panels: Bounds, rows: Rows, left: Source, right: Source) -> None:
+        """All columns of the panels, for the whole contracted dimension, and then what follows them."""
+        assert isinstance(left, Matrix) and isinstance(right, Matrix)  # operands that are computed have copies
+        constant = self.root.index_constant
+        first, last = (times(task, panel, self.tiling.width) for panel in panels)
+        count = task.add(arith.SubiOp(task.add(arith.MinSIOp(last, constant(self.of.columns))), first))
+        columns = Columns(first, count, True, constant(0))
+        self.calls.stream(
+            task,
+            left,
+            right.moved(task, constant(0), first),
+            self.sums.matrix(task, rows, columns),
+            (self.of.depth, count),
+        )
+        self.sums.finish(task, columns, rows)
 
     def _blocks_of_panels(self, task: Scope, panels: Bounds, rows: Rows, left: Source, right: Source) -> None:
         """All panels for a block of the contracted dimension, then for the next one."""

@@ -64,7 +64,7 @@ class ProductSums:
             panels = tiling.panels_at_a_time if tiling.depth_first else 1
             found = root.add(memref.AllocaOp.get(element.attribute, 64, [panels * self.panel]))
             found.name_hint = "sums"
-            self._sums = Sums(found, rows, tiling.most_columns)
+            self._sums = Sums(found, rows, tiling.most_columns * (panels if tiling.is_streamed else 1))
 
     def _has_one_block(self) -> bool:
         """Whether the contracted dimension is known to be one block."""

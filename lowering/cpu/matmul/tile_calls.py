@@ -9,9 +9,11 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.types.dtypes import F32
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.c.headers.product_dots import dot_name
 from fuse_opt.lowering.c.headers.product_groups import ASKS, LINES
 from fuse_opt.lowering.c.headers.product_tiles import tile_name
+from fuse_opt.lowering.c.headers.row_sums import streamed_name
 from fuse_opt.lowering.cpu.matmul.asking import Following
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, element_of
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, either
@@ -101,6 +103,19 @@ class TileCalls:
                     inner, lambda s, tile: self._rows(s, tile, first, at, columns, block)
                 ),
             )
+
+    def stream(self, scope: Scope, left: Matrix, right: Matrix, out: Matrix, extents: tuple[Extent, SSAValue]) -> None:
+        """A call for all rows, of so many elements that are contracted and so many columns."""
+        constant, rows = scope.root.index_constant, self.tiling.height
+        zero = constant(0)
+        arguments = [constant(extents[0]), extents[1]]
+        for matrix, steps in ((left, (left.row, left.column)), (right, (right.row,)), (out, (out.row,))):
+            arguments += [
+                flat_memory(scope.root, matrix.memory),
+                matrix.place(scope, zero, zero),
+                *map(constant, steps),
+            ]
+        scope.call_for_effect(streamed_name(self.element, rows), arguments)
 
     def over_panel(self, scope: Scope, tile: SSAValue, first: SSAValue, block: TileBlock) -> None:
         """A tile that is as wide as the panel."""

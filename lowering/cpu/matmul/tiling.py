@@ -26,6 +26,7 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.dialects.types.size import Extent
+from fuse_opt.lowering.c.headers.row_sums import STREAMS, most_columns
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
 from fuse_opt.lowering.cpu.matmul.tile_copies import (
     CROWDED_BYTES,
@@ -67,8 +68,13 @@ rows reads it once: 7 to 9 rows are 1.1 to 1.4 times as fast as in two tiles of 
 ROW_DEPTH = 32
 """Of a block of the contracted dimension of a single row, which goes over all columns: as many streams, each of a row of the
 right operand, as processors ask ahead for."""
-FAR_ROW = (2, 16)
-"""Vectors side by side, and such a block, where second caches do not hold the right operand (measured)."""
+FEWEST_STREAMED = 256
+"""Columns from which on rows of the right operand are streams, all of a task's at a time (128 take 1.1 times as long so)."""
+MOST_STREAMED, MOST_NEAR_STREAMED = 8, 1
+"""Rows of a product that stream a right operand that second caches do not hold (1.1 to 2.0 times as fast), and one that they do:
+two and three rows of a near one take 1.1 to 1.4 times as long so (Zen 4, with either width of vectors)."""
+STREAMED_VECTORS = 4
+"""Of a panel then, which is what threads share."""
 ROW_SUMS_BYTES = 32 << 10
 """Of the sums of a single row that are added to at each block."""
 LEAST_STRETCH = 1024
@@ -179,6 +185,8 @@ class Tiling:
     """Whether tasks that a thread has next to each other copy rows of the left operand once, where they have the same ones."""
     few_rows: int = 0
     """Rows of such a call for which the right operand is read where it lies, though otherwise it is copied."""
+    is_streamed: bool = False
+    """Whether all columns of a task meet some rows of the right operand at a time, in one call for the contracted dimension."""
 
     def spans_tasks(self, batch: int) -> bool:
         """
@@ -232,6 +240,8 @@ def choose_tiling(
         converts = arithmetic.converts
     if not is_number(product.rows):
         return _tiling_for_any_rows(product, lanes, itemsize, arithmetic, packed, computed)
+    if packed is None and not any(computed) and _is_streamed(product, itemsize, arithmetic):
+        return _streamed(product, lanes, itemsize)
     fills = _fills_narrow(product, itemsize, group, bits)
     is_for_narrow = is_narrow(product, itemsize, group, bits) and (itemsize <= NARROW_ITEMS or packed is not None)
     vectors = NARROW if fills or is_for_narrow else WIDE
@@ -319,6 +329,38 @@ def choose_tiling(
     )
 
 
+def _is_streamed(product: Contraction, itemsize: int, arithmetic: Arithmetic | None) -> bool:
+    """Whether so few rows meet a right operand, whose rows lie side by side, that reading it is what takes time."""
+    is_plain = arithmetic is None or not (arithmetic.is_narrow or arithmetic.converts or arithmetic.group > 1)
+    most = MOST_STREAMED if _is_far(product, itemsize) else MOST_NEAR_STREAMED
+    is_wide = product.columns >= FEWEST_STREAMED and product.rhs[-1] == 1
+    return is_plain and is_wide and product.depth >= STREAMS and product.rows <= most
+
+
+def _streamed(product: Contraction, lanes: int, itemsize: int) -> Tiling:
+    """Panels are what is shared out to threads; a task goes over as many as there is room for their sums."""
+    width = STREAMED_VECTORS * lanes
+    panels = -(-product.columns // width)
+    return Tiling(
+        along_depth=False,
+        columns=width,
+        width=width,
+        last_width=product.columns - (panels - 1) * width,
+        panels=panels,
+        tiles=1,
+        height=product.rows,
+        taller=0,
+        block=1,
+        depth=product.depth,
+        panels_at_a_time=min(panels, most_columns(product.rows, itemsize) // width),
+        copied_depth=0,
+        transposed_rows=False,
+        packs=False,
+        depth_first=True,
+        is_streamed=True,
+    )
+
+
 def _in_groups_of_panels(product: Contraction, tiling: Tiling, arithmetic: Arithmetic) -> Tiling:
     """
     Of a product of narrow elements: a task's panels are copied first, and each tile's rows meet all of them, as parts of lines
@@ -367,7 +409,7 @@ def _longest_block(
     so that it changes no bit. `by_columns`: tiles read the left operand with rows side by side.
     """
     if product.rows == 1:
-        return FAR_ROW[1] if _is_far(product, itemsize) else ROW_DEPTH
+        return ROW_DEPTH
     if product.rows <= max(MOST_VECTORS) and bits < 8 * WIDE.size:
         return FEW_DEPTH
     if vectors is NARROW:
@@ -476,8 +518,7 @@ def _shape(
     )
     packs = narrow or not side_by_side or (product.rows > max(MOST_VECTORS) and not small)
     if not packs and product.rows in MOST_VECTORS:
-        most = FAR_ROW[0] if product.rows == 1 and _is_far(product, itemsize) else MOST_VECTORS[product.rows]
-        width = max(1, min(most, product.columns // lanes)) * lanes
+        width = max(1, min(MOST_VECTORS[product.rows], product.columns // lanes)) * lanes
         return TileShape(1, width, width), packs, False
     shape = best_shape(product.rows, product.columns, own, vectors)
     is_panel = product.rhs[-2:] == (product.columns, 1) and product.columns == shape.width

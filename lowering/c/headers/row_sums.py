@@ -1,0 +1,121 @@
+"""Products of few rows with a matrix that is read once, as it comes from memory: eight of its rows at a time, as streams.
+
+All columns of eight rows of the right operand are gone through before the next eight: processors ask ahead for that many streams,
+which are as long as rows are, where a tile of few columns reads a line or two of each row. Sums of some rows are in a first
+cache, and join those of all after a number of rows, so rounding errors stay those of short sums (Higham 1993: the accuracy of
+floating point summation, on blocks).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+_NAME = re.compile(r"fo_streamed_(f32|f64)_(\d)")
+_TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
+STREAMS = 8
+"""Rows of the right operand at a time."""
+DEPTH = 32
+"""Such rows whose sums join those of all: their sums wait in memory that a first cache holds."""
+SUMS_BYTES = 16 << 10
+"""Of the sums of a row of the result at most."""
+ALL_SUMS_BYTES = 32 << 10
+"""Of the sums of all rows at most."""
+_BYTES, _WIDE_BYTES = 32, 64
+"""Of a vector: those of sixteen registers, and of thirty-two. No bit depends on it."""
+
+_TEXT = """\
+/* {name}: {rows} row(s) of n columns of c, c_step apart, become sums over k of elements of a, whose rows lie a_step apart and
+   columns a_beside, times rows of b, b_step apart; n is {most} at most, and a product and a sum round once. */
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((optimize("fp-contract=fast")))
+#endif
+static __attribute__((noinline, unused)) void {name}(long k, long n, const {c} *a, long a_at, long a_step, long a_beside,
+    const {c} *b, long b_at, long b_step, {c} *c, long c_at, long c_step) {{
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#endif
+#if defined(__AVX512F__)
+  typedef {c} fo_v __attribute__((vector_size({wide}), aligned(sizeof({c})), may_alias));
+#else
+  typedef {c} fo_v __attribute__((vector_size({bytes}), aligned(sizeof({c})), may_alias));
+#endif
+  const long lanes = sizeof(fo_v) / sizeof({c});
+  {c} part[{rows}][{most}] __attribute__((aligned(64)));
+  fo_v x[{streams}][{rows}];
+  a += a_at, b += b_at, c += c_at;
+  for (long from = 0; from < k || from == 0; from += {depth}) {{
+    const long last = k - from < {depth} ? k : from + {depth};
+    long u = from;
+    for (long i = 0; i < {rows}; i++)
+      for (long j = 0; j < n; j++) part[i][j] = 0;
+    for (; u + {streams} <= last; u += {streams}) {{
+      const {c} *q = b + u * b_step;
+      for (long s = 0; s < {streams}; s++)
+        for (long i = 0; i < {rows}; i++) x[s][i] = (fo_v){{0}} + a[i * a_step + (u + s) * a_beside];
+      long j = 0;
+      for (; j + lanes <= n; j += lanes) {{
+{vectors}      }}
+      for (; j < n; j++) {{
+{elements}      }}
+    }}
+    for (; u < last; u++)
+      for (long i = 0; i < {rows}; i++) {{
+        const {c} y = a[i * a_step + u * a_beside], *restrict q = b + u * b_step;
+        {c} *restrict sums = part[i];
+        for (long j = 0; j < n; j++) sums[j] += y * q[j];
+      }}
+    for (long i = 0; i < {rows}; i++) {{
+      {c} *restrict to = c + i * c_step;
+      if (from == 0)
+        for (long j = 0; j < n; j++) to[j] = part[i][j];
+      else
+        for (long j = 0; j < n; j++) to[j] += part[i][j];
+    }}
+  }}
+}}
+"""
+
+
+def streamed_name(element: str, rows: int) -> str:
+    """The function for so many rows of elements of that type."""
+    return f"fo_streamed_{element}_{rows}"
+
+
+def most_columns(rows: int, itemsize: int) -> int:
+    """That such a function goes over."""
+    return min(SUMS_BYTES, ALL_SUMS_BYTES // rows) // itemsize
+
+
+@cache
+def streamed_text(name: str) -> str | None:
+    """The function of that name; None where it is not the name of one."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    (kind, size), rows = _TYPES[found[1]], int(found[2])
+    return _TEXT.format(
+        name=name,
+        rows=rows,
+        c=kind,
+        most=most_columns(rows, size),
+        bytes=_BYTES,
+        wide=_WIDE_BYTES,
+        streams=STREAMS,
+        depth=DEPTH,
+        vectors=_step(rows, "fo_v", "*(const fo_v *)(q + {s} * b_step + j)", "x[{s}][{i}]", "*(fo_v *)(part[{i}] + j)"),
+        elements=_step(rows, kind, "q[{s} * b_step + j]", "x[{s}][{i}][0]", "part[{i}][j]"),
+    )
+
+
+def _step(rows: int, kind: str, right: str, left: str, sums: str) -> str:
+    """What is added to sums of all rows at a column, or at a vector of these: as two sums of half of the streams."""
+    half = STREAMS // 2
+    loads = ", ".join(f"b{s} = {right.format(s=s)}" for s in range(STREAMS))
+    lines = [f"const {kind} {loads};"]
+    for i in range(rows):
+        low, high = (
+            " + ".join(f"{left.format(s=s, i=i)} * b{s}" for s in range(first, first + half)) for first in (0, half)
+        )
+        lines += [f"const {kind} low{i} = {low}, high{i} = {high};", f"{sums.format(i=i)} += low{i} + high{i};"]
+    return "".join(f"        {line}\n" for line in lines)
