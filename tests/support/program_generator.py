@@ -233,6 +233,10 @@ class _Writer:
         if any(prod(shape(result)) > LARGEST for result in op.results):
             op.erase()
             return None
+        return self.place(op)
+
+    def place(self, op: GraphOp) -> SSAValue:
+        """The op behind all others; it takes no sign from a value whose NaN may have either."""
         if _sees_sign_of_nan(op):
             *others, signs = op.operands
             op.operands = [*others, self.argument(dtype(signs), shape(signs))]

@@ -134,11 +134,7 @@ class SizedWriter(_Writer):
         if any(_largest(shape(result)) > MOST_ELEMENTS or _smallest(shape(result)) < 1 for result in op.results):
             op.erase()
             return None
-        op.verify_()
-        self.block.add_op(op)
-        self.ops.append(op)
-        self.values.extend(op.results)
-        return op.results[0]
+        return self.place(op)
 
     def step(self) -> None:
         if self._windows is not None and self.rng.random() < 0.5:
