@@ -189,7 +189,8 @@ REGISTER_BITS = Knob(
     ("row", "column", "split", "conv"),
     True,
     "bits of a register: of so many at most are the variables that are accumulators of rows whose length is a size, and the last "
-    "vectors of columns of which there are a size; for 256 some convolutions of images of any extents read these in place",
+    "vectors of columns of which there are a size; for 256 depthwise convolutions of 10 to 25 taps read images of any extents in "
+    "place",
     usual=512,
 )
 SCRATCH = Knob(

@@ -87,7 +87,7 @@ def _convolution(
         body: ConvolutionTask | ChannelLanes | RowPanels | BlockTasks = ChannelLanes(convolution, memory, root)
     elif convolution.contraction.has_any_extents and reads_planes(convolution, register_bits):
         body = PlaneTasks(convolution, memory, root)
-    elif convolution.contraction.has_any_extents and reads_lines(convolution, register_bits):
+    elif convolution.contraction.has_any_extents and reads_lines(convolution):
         body = LineTasks(convolution, memory, root)
     elif convolution.contraction.has_any_extents:
         body = AnyExtents(convolution, memory, root, buffers[0] if buffers else None)

@@ -13,6 +13,7 @@ from narrow_vectors import compiled_for
 from thread_counts import by_threads
 
 import fuse_opt
+from fuse_opt.lowering.cpu.convolution import loops
 
 Array = np.ndarray[Any, Any]
 SHAPES = {"few": (5, 3, 1), "many": (33, 70, 1), "deep": (600, 12, 1), "groups": (12, 20, 4)}
@@ -45,9 +46,15 @@ def arrays(name: str, batch: int, height: int, width: int) -> tuple[Array, ...]:
 @needs_guard_pages
 @pytest.mark.parametrize("more", [False, True], ids=["alone", "residual"])
 @pytest.mark.parametrize("name", SHAPES)
-def test_panels_of_lines_are_those_of_copies(name: str, more: bool, tmp_path: Path) -> None:
+def test_panels_of_lines_are_those_of_copies(
+    name: str, more: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = program_text(name, more)
-    lines, copies = (compiled_for(text, size, tmp_path) for size in (32, 64))
+    lines, wide = (compiled_for(text, size, tmp_path) for size in (32, 64))
+    for program in (lines, wide):  # compiled at the first call
+        program(*arrays(name, 1, *SIZES[0]))
+    monkeypatch.setattr(loops, "reads_lines", lambda _: False)
+    copies = compiled_for(text, 64, tmp_path)
     for number, (height, width) in enumerate(SIZES):
         given = arrays(name, 1 + number % 2, height, width)
         with guarded() as allocate:
@@ -58,8 +65,10 @@ def test_panels_of_lines_are_those_of_copies(name: str, more: bool, tmp_path: Pa
             lines(*placed, out=out)
             assert out.tobytes() == wanted.tobytes(), (height, width)
         np.testing.assert_allclose(wanted, as_list(fuse_opt.evaluate(text, *given))[0], 2e-4, 2e-4)
-    assert "fo_tile_f32_" in lines.source
-    assert "fo_taps_f32_" not in lines.source
+        assert as_list(wide(*given))[0].tobytes() == wanted.tobytes(), (height, width)
+    for program in (lines, wide):
+        assert "fo_tile_f32_" in program.source
+        assert "fo_taps_f32_" not in program.source
 
 
 @needs_compiler

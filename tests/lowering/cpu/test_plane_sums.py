@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from narrow_vectors import compiled_for
 from thread_counts import by_threads
 
 import fuse_opt
+from fuse_opt.lowering.cpu.convolution import loops
+from fuse_opt.lowering.cpu.convolution.any_extents.planes import FEW_TAPS
 
 Array = np.ndarray[Any, Any]
 GROUPS = 3
@@ -56,18 +59,26 @@ def arrays(name: str, batch: int, height: int, width: int) -> tuple[Array, ...]:
 @needs_guard_pages
 @pytest.mark.parametrize("more", ["", BIAS], ids=["alone", "bias"])
 @pytest.mark.parametrize("name", WINDOWS)
-def test_sums_of_planes_are_those_of_copies(name: str, more: str, tmp_path: Path) -> None:
+def test_sums_of_planes_are_those_of_copies(
+    name: str, more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = program_text(name, more, "%3" if more else "%1")
-    planes, copies = (compiled_for(text, size, tmp_path) for size in (32, 64))
+    planes, wide = (compiled_for(text, size, tmp_path) for size in (32, 64))
+    for program in (planes, wide):  # compiled at the first call
+        program(*arrays(name, 1, *SIZES[0]))
+    monkeypatch.setattr(loops, "reads_planes", lambda *_: False)
+    copies = compiled_for(text, 64, tmp_path)
     for number, (height, width) in enumerate(SIZES):
         given = arrays(name, 1 + number % 2, height, width)
         with guarded() as allocate:
             found = as_list(planes(*(allocate(array, at_end=number % 2 == 0) for array in given)))[0]
             assert found.tobytes() == as_list(copies(*given))[0].tobytes(), (height, width)
+            assert found.tobytes() == as_list(wide(*given))[0].tobytes(), (height, width)
         wanted = as_list(fuse_opt.evaluate(text, *given))[0]
         np.testing.assert_allclose(found, wanted, 2e-5, 2e-5, err_msg=f"{height} rows of {width}")
     assert "fo_plane_f32_" in planes.source
     assert "fo_plane_f32_" not in copies.source
+    assert ("fo_plane_f32_" in wide.source) == (prod(WINDOWS[name][0]) <= FEW_TAPS)
 
 
 @needs_compiler

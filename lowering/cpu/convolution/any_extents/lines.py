@@ -1,12 +1,13 @@
 """Convolutions of windows of one element that lie at all elements, of images of any extents, read where these lie.
 
 Positions of an image are one line. Its panels are summed up one after the other, over all channels; the last one of a block
-begins earlier. A result that nothing follows is written where it goes. What is shorter than a panel is copied before.
+begins earlier. A result that nothing follows is written where it goes. What is shorter than a panel is copied before, in narrow
+ones where these are less work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref
@@ -14,22 +15,22 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import F32
-from fuse_opt.lowering.c.headers.plane_sums import LANES
 from fuse_opt.lowering.cpu.convolution.any_extents.blocks import BlockTasks
-from fuse_opt.lowering.cpu.convolution.any_extents.tiling import any_extents_tiling
+from fuse_opt.lowering.cpu.convolution.any_extents.tiling import LINE, any_extents_tiling
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import Tile
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, either
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
 
 
-def reads_lines(convolution: Convolution, register_bits: int) -> bool:
-    """Whether a convolution is computed so, where registers are so long."""
+def reads_lines(convolution: Convolution) -> bool:
+    """Whether a convolution is computed so."""
     of = convolution.contraction
     is_line = of.reads_in_place and of.taps == 1 and of.extents[:2] == of.positions[:2] == (1, 1) and not of.result_last
-    return is_line and register_bits == 8 * LANES * F32.itemsize and dtype(convolution.x) is convolution.sums
+    return is_line and dtype(convolution.x) is convolution.sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,11 @@ class LineTasks(BlockTasks):
         self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
         self.width = tiling.tile.width
         self.sums = Sums(self._memory("sums", tiling.filters), tiling.filters, self.width)
-        self.copy = self._memory("rows", tiling.channels)
+        self.copy = self._memory("rows", tiling.channels, LINE)
 
-    def _memory(self, name: str, rows: int) -> SSAValue:
-        """On the stack, so many rows of a panel."""
-        memory = self.root.add(memref.AllocaOp.get(self.element.attribute, 64, [rows * self.width]))
+    def _memory(self, name: str, rows: int, more: int = 0) -> SSAValue:
+        """On the stack, so many rows of a panel, and so many elements more."""
+        memory = self.root.add(memref.AllocaOp.get(self.element.attribute, 64, [rows * self.width + more]))
         memory.name_hint = name
         return memory
 
@@ -82,7 +83,7 @@ class LineTasks(BlockTasks):
 
     def _panels(self, scope: Scope, task: _Task) -> None:
         """Whole panels, the last of which begins so early that it is one; what follows sums is stored once."""
-        begin, end = task.positions
+        (begin, end), tile, zero = task.positions, self.tiling.tile, self.root.index_constant(0)
         latest = scope.add(arith.SubiOp(end, self.root.index_constant(self.width)))
 
         def panel(inner: Scope, position: SSAValue) -> None:
@@ -90,36 +91,81 @@ class LineTasks(BlockTasks):
             x = Matrix(self.x, plus(inner, task.x, first), self.of.x_steps()[2])
             if self.result is not None:
                 target = Matrix(self.result, plus(inner, task.result, first), self.of.positions[2])
-                self._sum_up(
-                    inner, task, target, lambda s, channel, _: x.moved(s, channel, self.root.index_constant(0))
-                )
+                self._sum_up(inner, task, target, lambda s, channel, _: x.moved(s, channel, zero), tile)
                 return
-            target = Matrix(self.sums.memory, self.root.index_constant(0), self.width)
-            self._sum_up(inner, task, target, lambda s, channel, _: x.moved(s, channel, self.root.index_constant(0)))
+            target = Matrix(self.sums.memory, zero, self.width)
+            self._sum_up(inner, task, target, lambda s, channel, _: x.moved(s, channel, zero), tile)
             last = plus(inner, first, self.root.index_constant(self.width))
             self._store(inner, task, (position, last), first)
 
         count_loop(scope, "position", (begin, end), panel, self.width)
 
     def _short(self, scope: Scope, task: _Task, count: SSAValue) -> None:
-        """A panel of which there are only so many positions; what is behind them in its copy is computed, and not stored."""
+        """Fewer positions than a panel has, in narrow ones if they are few; what is behind them in copies is not stored."""
+        constant, narrow, (begin, end) = self.root.index_constant, self.tiling.narrow, task.positions
+        if narrow is None:
+            self._clear(scope, count, constant(self.width))
+            self._copied(scope, task, begin, count, [self.tiling.tile])
+            return
+        are_few = scope.add(arith.CmpiOp(count, constant(self.tiling.most_narrow), "sle"))
+        step = scope.add(arith.SelectOp(are_few, constant(narrow.width), constant(self.width)))
+
+        self._clear(scope, count, step)
+
+        def panel(inner: Scope, number: SSAValue) -> None:
+            first = plus(inner, begin, times(inner, number, narrow.width))
+            some = inner.add(arith.MinSIOp(inner.add(arith.SubiOp(end, first)), step))
+            self._copied(inner, task, first, some, [self.tiling.tile, narrow], are_few)
+
+        panels = scope.add(arith.DivSIOp(plus(scope, count, scope.add(arith.SubiOp(step, constant(1)))), step))
+        count_loop(scope, "panel", (constant(0), panels), panel)
+
+    def _clear(self, scope: Scope, first: SSAValue, last: SSAValue) -> None:
+        """Zeros in columns of the copy that no position has: what lies there by chance may be slow to multiply."""
+        count = scope.add(arith.SubiOp(last, first))
+
+        def row(inner: Scope, number: SSAValue) -> None:
+            memory, at = flat_memory(self.root, self.copy), plus(inner, times(inner, number, self.width), first)
+            inner.call_for_effect(f"fo_zeros_{self.element.name}", [memory, at, count])
+
+        count_loop(scope, "row", (self.root.index_constant(0), self.root.index_constant(self.tiling.channels)), row)
+
+    def _copied(
+        self,
+        scope: Scope,
+        task: _Task,
+        first: SSAValue,
+        count: SSAValue,
+        tiles: Sequence[Tile],
+        is_narrow: SSAValue | bool = False,
+    ) -> None:
+        """A panel with so many positions from the `first` on; `tiles`: the usual ones, and others where it is narrow."""
         zero = self.root.index_constant(0)
-        x = Matrix(self.x, plus(scope, task.x, task.positions[0]), self.of.x_steps()[2])
-        copy = Matrix(self.copy, zero, self.width)
+        x = Matrix(self.x, plus(scope, task.x, first), self.of.x_steps()[2])
+        copy, sums = Matrix(self.copy, zero, self.width), Matrix(self.sums.memory, zero, self.width)
 
         def right(inner: Scope, channel: SSAValue, channels: SSAValue) -> Matrix:
             copy_matrix(inner, self.element, x.moved(inner, channel, zero), copy, channels, count)
             return copy
 
-        self._sum_up(scope, task, Matrix(self.sums.memory, zero, self.width), right)
-        self._store(scope, task, task.positions, task.positions[0])
+        either(
+            scope,
+            is_narrow,
+            lambda inner: self._sum_up(inner, task, sums, right, tiles[-1]),
+            lambda inner: self._sum_up(inner, task, sums, right, tiles[0]),
+        )
+        self._store(scope, task, (first, plus(scope, first, count)), first)
 
     def _sum_up(
-        self, scope: Scope, task: _Task, target: Matrix, right: Callable[[Scope, SSAValue, SSAValue], Matrix]
+        self,
+        scope: Scope,
+        task: _Task,
+        target: Matrix,
+        right: Callable[[Scope, SSAValue, SSAValue], Matrix],
+        tile: Tile,
     ) -> None:
         """Sums of a panel; `right` gives the elements of so many channels from one on."""
-        constant, tile = self.root.index_constant, self.tiling.tile
-        tiles = RowTiles(self.element, tile.vectors, tile.height, tile.taller)
+        constant, tiles = self.root.index_constant, RowTiles(self.element, tile.vectors, tile.height, tile.taller)
 
         def some_channels(inner: Scope, channel: SSAValue) -> None:
             rest = inner.add(arith.SubiOp(constant(self.of.channels), channel))

@@ -22,18 +22,21 @@ from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
 
+FEW_TAPS = 9
+"""Of windows that are summed up so in vectors of half a register, too: more are as fast in whole ones, of copies."""
 BLOCK = 4096
 """Positions of a block whose sums are not kept, about: what it reads of the input stays in a first cache."""
 
 
 def reads_planes(convolution: Convolution, register_bits: int) -> bool:
-    """Whether sums are made so: where registers are as long as vectors of the sums of a plane."""
+    """Whether sums are made so: where registers are as long as vectors of the sums of a plane, or windows have few taps."""
     of = convolution.contraction
-    if register_bits != 8 * LANES * F32.itemsize or not of.is_depthwise or of.flipped or of.x_last or of.result_last:
+    most = MOST_TAPS if register_bits == 8 * LANES * F32.itemsize else FEW_TAPS
+    if not of.is_depthwise or of.flipped or of.x_last or of.result_last:
         return False
     (_, height, _), (first, *window), (_, *strides) = of.positions, of.window, of.strides
     is_plane = of.extents[0] == first == 1 and height != 1 and max(of.dilations) == 1 and of.begins[0] == 0
-    is_few = of.taps <= MOST_TAPS and min(window) > 1
+    is_few = of.taps <= most and min(window) > 1
     return is_plane and is_few and set(strides) <= set(STRIDES) and dtype(convolution.x) is convolution.sums is F32
 
 
