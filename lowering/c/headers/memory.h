@@ -93,46 +93,50 @@ FO_FN void fo_zeros_f32(float *restrict to, long at, long count) {
 #endif
 }
 
-/* fo_rows_{f32|f64}: rows `begin` to `end` from to[to_at] on, `count` elements apart and so long: of each, elements `first` to `last` are
-   every `step`-th one of the row of `from`, whose element 0 of row 0 would be from[at] and whose rows lie `row` apart; others are 0.
-   Elements behind the last row, fewer than a vector has, may become 0, too. */
-FO_FN void fo_rows_f32(const float *restrict from, long at, long row, long step, long first, long last, float *restrict to, long to_at,
-    long count, long begin, long end) {
+/* fo_rows_{f32|f64}: for each of so many channels, which lie `channel` and `to_channel` elements apart, rows `begin` to `end` from
+   to[to_at] on, `count` elements apart and so long: of each, elements `first` to `last` are every `step`-th one of the row of `from`,
+   whose element 0 of row 0 would be from[at] and whose rows lie `row` apart; others are 0, as are all elements before and behind
+   these rows, to the one `stop`. Elements behind that one, fewer than a vector has, may become 0, too. */
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((noclone)) /* for the numbers of a call it takes as long to compile as all else */
+#endif
+static __attribute__((noinline, unused)) void fo_rows_f32(const float *restrict from, long at, long row, long step, long first, long last,
+    float *restrict to, long to_at, long count, long begin, long end, long stop, long channels, long channel, long to_channel) {
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
-  enum { lanes = 64 / sizeof *to, most = 64 };
+  enum { lanes = 64 / sizeof *to };
   typedef float fo_r __attribute__((vector_size(64)));
   typedef float fo_row __attribute__((vector_size(64), aligned(4), may_alias));
   typedef {unsigned short|unsigned char} fo_mask;
-  if (step < 3 && count <= most * lanes) {
-    fo_mask met[2 * most];
-    for (long k = 0; k * lanes < count; k++) {
-      long low = (first - k * lanes) * step, high = (last - k * lanes) * step - step + 1, all = lanes * step;
+  for (long n = 0; n < channels; n++, at += channel, to_at += to_channel) {
+    for (long i = 0; i < begin * count; i += lanes) *(fo_row *)(to + to_at + i) = (fo_row){0};
+    /* Vectors of all rows side by side, the last one first: what it writes behind its row is the beginning of the next one. */
+    for (long k = step < 3 ? (count - 1) / lanes * lanes : -1; k >= 0; k -= lanes) {
+      long low = (first - k) * step, high = (last - k) * step - step + 1, all = lanes * step;
       low = low < 0 ? 0 : low > all ? all : low, high = high < low ? low : high > all ? all : high;
-      fo_u64 bits = (1ul << high) - (1ul << low);
-      met[2 * k] = (fo_mask)bits, met[2 * k + 1] = (fo_mask)(bits >> lanes);
-    }
-    for (long r = begin; r < end; r++) {
-      const float *restrict a = from + at + r * row;
-      float *restrict c = to + to_at + r * count;
-      for (long k = 0; k * lanes < count; k++) {
-        const float *restrict q = a + k * lanes * step;
-        fo_r one = {__builtin_ia32_loadups512_mask|__builtin_ia32_loadupd512_mask}(q, (fo_r){0}, met[2 * k]);
-        if (step == 2) {
-          fo_r two = {__builtin_ia32_loadups512_mask|__builtin_ia32_loadupd512_mask}(q + lanes, (fo_r){0}, met[2 * k + 1]);
-          one = __builtin_shufflevector(one, two, {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30|0, 2, 4, 6, 8, 10, 12, 14});
-        }
-        *(fo_row *)(c + k * lanes) = one;
+      const fo_u64 bits = (1ul << high) - (1ul << low);
+      const fo_mask met = (fo_mask)bits, others = (fo_mask)(bits >> lanes);
+      const float *restrict q = from + at + k * step + begin * row;
+      float *restrict c = to + to_at + k + begin * count;
+      if (step == 1) {
+        for (long r = begin; r < end; r++, q += row, c += count)
+          *(fo_row *)c = {__builtin_ia32_loadups512_mask|__builtin_ia32_loadupd512_mask}(q, (fo_r){0}, met);
+        continue;
+      }
+      for (long r = begin; r < end; r++, q += row, c += count) {
+        fo_r one = {__builtin_ia32_loadups512_mask|__builtin_ia32_loadupd512_mask}(q, (fo_r){0}, met);
+        fo_r two = {__builtin_ia32_loadups512_mask|__builtin_ia32_loadupd512_mask}(q + lanes, (fo_r){0}, others);
+        *(fo_row *)c = __builtin_shufflevector(one, two, {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30|0, 2, 4, 6, 8, 10, 12, 14});
       }
     }
-    return;
-  }
-  for (long r = begin; r < end; r++) {
-    const float *restrict a = from + at + r * row;
-    float *restrict c = to + to_at + r * count;
-    for (long i = 0; i < count; i++) {
-      c[i] = i < first || i >= last ? 0.0f : a[i * step];
-      __asm__("" : "+r"(i)); /* one by one: what is as rare is not worth the time that compilers take for vectors of it */
+    for (long r = begin; step >= 3 && r < end; r++) {
+      const float *restrict a = from + at + r * row;
+      float *restrict c = to + to_at + r * count;
+      for (long i = 0; i < count; i++) {
+        c[i] = i < first || i >= last ? 0.0f : a[i * step];
+        __asm__("" : "+r"(i)); /* one by one: what is as rare is not worth the time that compilers take for vectors of it */
+      }
     }
+    for (long i = end * count; i < stop; i += lanes) *(fo_row *)(to + to_at + i) = (fo_row){0};
   }
 #elif defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)
   enum { lanes = 32 / sizeof *to };
@@ -140,10 +144,11 @@ FO_FN void fo_rows_f32(const float *restrict from, long at, long row, long step,
   typedef double fo_pairs __attribute__((vector_size(32)));
   typedef float fo_row __attribute__((vector_size(32), aligned(4), may_alias));
   typedef {int|long long} fo_mask __attribute__((vector_size(32)));
-  if (step < 3) {
+  const fo_mask lane = { {0, 1, 2, 3, 4, 5, 6, 7|0, 1, 2, 3} };
+  for (long n = 0; n < channels; n++, at += channel, to_at += to_channel) {
+    for (long i = 0; i < begin * count; i += lanes) *(fo_row *)(to + to_at + i) = (fo_row){0};
     /* Vectors of all rows side by side, the last one first: what it writes behind its row is the beginning of the next one. */
-    const fo_mask lane = { {0, 1, 2, 3, 4, 5, 6, 7|0, 1, 2, 3} };
-    for (long k = (count - 1) / lanes * lanes; k >= 0; k -= lanes) {
+    for (long k = step < 3 ? (count - 1) / lanes * lanes : -1; k >= 0; k -= lanes) {
       const {int|long long} low = ({int|long long})((first - k) * step), high = ({int|long long})((last - k) * step - step);
       const fo_mask met = (lane >= low) & (lane <= high), others = (lane + lanes >= low) & (lane + lanes <= high);
       const float *restrict q = from + at + k * step + begin * row;
@@ -159,23 +164,27 @@ FO_FN void fo_rows_f32(const float *restrict from, long at, long row, long step,
         *(fo_row *)c = (fo_r)__builtin_shufflevector(halves, halves, 0, 2, 1, 3);
       }
     }
-    return;
-  }
-  for (long r = begin; r < end; r++) {
-    const float *restrict a = from + at + r * row;
-    float *restrict c = to + to_at + r * count;
-    for (long i = 0; i < count; i++) {
-      c[i] = i < first || i >= last ? 0.0f : a[i * step];
-      __asm__("" : "+r"(i)); /* one by one, as above */
+    for (long r = begin; step >= 3 && r < end; r++) {
+      const float *restrict a = from + at + r * row;
+      float *restrict c = to + to_at + r * count;
+      for (long i = 0; i < count; i++) {
+        c[i] = i < first || i >= last ? 0.0f : a[i * step];
+        __asm__("" : "+r"(i)); /* one by one, as above */
+      }
     }
+    for (long i = end * count; i < stop; i += lanes) *(fo_row *)(to + to_at + i) = (fo_row){0};
   }
 #else
-  for (long r = begin; r < end; r++) {
-    const float *restrict a = from + at + r * row;
-    float *restrict c = to + to_at + r * count;
-    for (long i = 0; i < first; i++) c[i] = 0.0f;
-    for (long i = first; i < last; i++) c[i] = a[i * step];
-    for (long i = last; i < count; i++) c[i] = 0.0f;
+  for (long n = 0; n < channels; n++, at += channel, to_at += to_channel) {
+    for (long i = 0; i < begin * count; i++) to[to_at + i] = 0.0f;
+    for (long r = begin; r < end; r++) {
+      const float *restrict a = from + at + r * row;
+      float *restrict c = to + to_at + r * count;
+      for (long i = 0; i < first; i++) c[i] = 0.0f;
+      for (long i = first; i < last; i++) c[i] = a[i * step];
+      for (long i = last; i < count; i++) c[i] = 0.0f;
+    }
+    for (long i = end * count; i < stop; i++) to[to_at + i] = 0.0f;
   }
 #endif
 }

@@ -28,7 +28,7 @@ COPY_BYTES = 128 << 10
 NARROW = 2
 """Vectors of a last panel."""
 LINE = 16
-"""Elements: planes of a copy begin at multiples."""
+"""Elements: planes of a copy begin at multiples, and so many behind what is copied may become zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _cut(of: WindowContraction, vectors: int, positions: int, itemsize: int) -> 
     filters = of.filters // _shares(of, rows * parts, columns * itemsize)
     tile = Tile.of(filters, vectors, lanes)
     narrow, panels = _narrow(filters, tile, lanes)
-    plane = -(-(whole + down.behind * longest) // LINE) * LINE
+    plane = -(-(whole + down.behind * longest) // LINE) * LINE + LINE
     met = prod(of.window[:2]) * tile.width * itemsize
     some = max(min(DEPTH // of.taps, FIRST_CACHE // met, COPY_BYTES // (planes_of(of) * plane * itemsize)), 1)
     channels = -(-of.channels // -(-of.channels // some))

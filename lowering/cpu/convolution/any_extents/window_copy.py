@@ -76,33 +76,33 @@ class WindowCopy:
         return found[::-1] if self.of.flipped else found
 
     def build(self, scope: Scope, source: SSAValue, origin: Origin, channels: SSAValue, rows: SSAValue) -> None:
-        """Copies what so many rows of positions from the origin on read of so many channels."""
+        """
+        Copies what so many rows of positions from the origin on read of so many channels: of each phase of all of them, rows of
+        zeros, those of the input, rows of zeros, and zeros for what a panel reads behind them, as denormal numbers that lie there
+        from before would take long.
+        """
         of, constant = self.of, self.root.index_constant
         count = plus(scope, rows, constant(self.rows.behind))
+        behind = plus(scope, scope.add(arith.MuliOp(count, self.pitch)), constant(self.tiling.tile.width))
+        end = scope.add(arith.MinSIOp(behind, constant(self.tiling.plane)))
         found = [self._all_inside(scope, reach, start, met) for reach, start, met in self._axes(origin, count)]
+        phases = len(self.rows.phases) * len(self.columns.phases)
 
-        def plane(inner: Scope, channel: SSAValue, first: SSAValue) -> None:
+        def plane(inner: Scope, first: SSAValue) -> None:
             at = plus(inner, times(inner, origin.first, of.strides[0]), times(inner, first, of.dilations[0]))
             at = inner.add(arith.SubiOp(at, constant(of.begins[0]))) if of.begins[0] else at
-            there = plus(inner, origin.channels, times(inner, channel, self.source_channel))
-            there = plus(inner, there, times(inner, at, self.source[0]))
+            there = plus(inner, origin.channels, times(inner, at, self.source[0]))
             exists = inner.add(arith.CmpiOp(at, constant(of.extents[0]), "ult"))  # no number below 0 is
-            here = times(inner, channel, self.channel_step)
-            phases = len(self.rows.phases) * len(self.columns.phases)
-            here = plus(inner, here, times(inner, first, phases * self.tiling.plane))
+            here = times(inner, first, phases * self.tiling.plane)
             for number, down in enumerate(found[0]):
                 last = inner.add(arith.SelectOp(exists, down.bounds[1], down.bounds[0]))
                 for other, right in enumerate(found[1]):
-                    place = number * len(found[1]) + other
-                    target = plus(inner, here, constant(place * self.tiling.plane))
+                    target = plus(inner, here, constant((number * len(found[1]) + other) * self.tiling.plane))
                     begin = plus(inner, there, times(inner, down.start, self.source[1]), right.start)
-                    self._plane(inner, source, (begin, target), (down.bounds[0], last), right.bounds, count)
+                    copied = _Copied(source, begin, target, (down.bounds[0], last), right.bounds, end)
+                    self._plane(inner, copied, channels)
 
-        planes = constant(0), constant(of.window[0])
-        count_loop(
-            scope, "copied", (constant(0), channels),
-            lambda outer, channel: count_loop(outer, "plane", planes, lambda s, first: plane(s, channel, first)),
-        )  # fmt: skip
+        count_loop(scope, "plane", (constant(0), constant(of.window[0])), plane)
 
     def _axes(self, origin: Origin, rows: SSAValue) -> list[tuple[Reach, SSAValue, SSAValue]]:
         return [(self.rows, origin.row, rows), (self.columns, origin.column, self.pitch)]
@@ -121,47 +121,38 @@ class WindowCopy:
             found.append(_Inside(start, (bounds[0], bounds[1])))
         return found
 
-    def _plane(
-        self, scope: Scope, source: SSAValue, at: Bounds, rows: Bounds, columns: Bounds, count: SSAValue
-    ) -> None:
-        """
-        Rows of zeros, those of the input, rows of zeros, and zeros for what a panel reads behind them: denormal numbers that lie
-        there from before would take long. `at`: where it is in the input, if it is there, and in the copy.
-        """
-        (begin, target), zero = at, self.root.index_constant(0)
+    def _plane(self, scope: Scope, copied: _Copied, channels: SSAValue) -> None:
+        if element_of(copied.source) is not self.element:
+            self._widened(scope, copied, channels)
+            return
+        constant, (begin, last) = self.root.index_constant, copied.rows
+        row, step = constant(self.rows.stride * self.source[1]), constant(self.columns.stride)
+        read = [flat_memory(self.root, copied.source), copied.begin, row, step, *copied.columns]
+        written = [flat_memory(self.root, self.memory), copied.target, self.pitch, begin, last, copied.end]
+        steps = [channels, constant(self.source_channel), constant(self.channel_step)]
+        scope.call_for_effect(f"fo_rows_{self.element.name}", [*read, *written, *steps])
 
-        def row(inner: Scope, number: SSAValue) -> None:
-            here = plus(inner, target, inner.add(arith.MuliOp(number, self.pitch)))
-            moved = times(inner, times(inner, number, self.rows.stride), self.source[1])
-            self._fill(inner, here, (zero, columns[0]))
-            self._copy(inner, source, plus(inner, begin, moved), here, columns)
-            self._fill(inner, here, (columns[1], self.pitch))
+    def _widened(self, scope: Scope, copied: _Copied, channels: SSAValue) -> None:
+        """The same where elements are widened."""
+        zero, (begin, last) = self.root.index_constant(0), copied.rows
 
-        def scaled(number: SSAValue) -> SSAValue:
-            return scope.add(arith.MuliOp(number, self.pitch))
+        def channel(outer: Scope, number: SSAValue) -> None:
+            there = plus(outer, copied.begin, times(outer, number, self.source_channel))
+            here = plus(outer, copied.target, times(outer, number, self.channel_step))
 
-        self._zeros(scope, target, scaled(rows[0]))
-        if element_of(source) is self.element:
-            self._copy_rows(scope, source, at, rows, columns)
-        else:
-            count_loop(scope, "row", rows, row)
-        constant = self.root.index_constant
-        behind = plus(scope, scaled(count), constant(self.tiling.tile.width))
-        end = scope.add(arith.MinSIOp(behind, constant(self.tiling.plane)))
-        first = scaled(rows[1])
-        self._zeros(scope, plus(scope, target, first), scope.add(arith.SubiOp(end, first)))
+            def row(inner: Scope, place: SSAValue) -> None:
+                target = plus(inner, here, inner.add(arith.MuliOp(place, self.pitch)))
+                moved = times(inner, times(inner, place, self.rows.stride), self.source[1])
+                self._fill(inner, target, (zero, copied.columns[0]))
+                self._copy(inner, copied.source, plus(inner, there, moved), target, copied.columns)
+                self._fill(inner, target, (copied.columns[1], self.pitch))
 
-    def _zeros(self, scope: Scope, first: SSAValue, count: SSAValue) -> None:
-        """So many zeros, and perhaps some more, where rows come later or nothing is read."""
-        memory = flat_memory(self.root, self.memory)
-        scope.call_for_effect(f"fo_zeros_{self.element.name}", [memory, first, count])
+            bounds = [outer.add(arith.MuliOp(each, self.pitch)) for each in (begin, last)]
+            self._fill(outer, here, (zero, bounds[0]))
+            count_loop(outer, "row", copied.rows, row)
+            self._fill(outer, here, (bounds[1], copied.end))
 
-    def _copy_rows(self, scope: Scope, source: SSAValue, at: Bounds, rows: Bounds, columns: Bounds) -> None:
-        """Rows with zeros around them, perhaps behind the last one, too, where others are copied or zeros are."""
-        constant, step = self.root.index_constant, self.columns.stride
-        read = [flat_memory(self.root, source), at[0], constant(self.rows.stride * self.source[1]), constant(step)]
-        written = [flat_memory(self.root, self.memory), at[1], self.pitch, *rows]
-        scope.call_for_effect(f"fo_rows_{self.element.name}", [*read, *columns, *written])
+        count_loop(scope, "copied", (zero, channels), channel)
 
     def _copy(self, scope: Scope, source: SSAValue, begin: SSAValue, here: SSAValue, columns: Bounds) -> None:
         def put(inner: Scope, column: SSAValue) -> None:
@@ -186,3 +177,18 @@ class _Inside:
 
     start: SSAValue
     bounds: Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    """
+    Rows of a phase of the first channel: where element 0 of row 0 would be in the input, and is in the copy; which rows are
+    there, and which elements of these; up to which element all others are zeros.
+    """
+
+    source: SSAValue
+    begin: SSAValue
+    target: SSAValue
+    rows: Bounds
+    columns: Bounds
+    end: SSAValue
