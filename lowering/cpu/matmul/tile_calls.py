@@ -115,7 +115,7 @@ class TileCalls:
                 matrix.place(scope, zero, zero),
                 *map(constant, steps),
             ]
-        scope.call_for_effect(streamed_name(self.element, rows), arguments)
+        scope.call_for_effect(streamed_name(self.element, rows, self.tiling.is_far), arguments)
 
     def over_panel(self, scope: Scope, tile: SSAValue, first: SSAValue, block: TileBlock) -> None:
         """A tile that is as wide as the panel."""

@@ -72,7 +72,7 @@ FEWEST_STREAMED = 256
 """Columns from which on rows of the right operand are streams, all of a task's at a time (128 take 1.1 times as long so)."""
 MOST_STREAMED, MOST_NEAR_STREAMED = 8, 1
 """Rows of a product that stream a right operand that second caches do not hold (1.1 to 2.0 times as fast), and one that they do:
-two and three rows of a near one take 1.1 to 1.4 times as long so (Zen 4, with either width of vectors)."""
+two and three rows of a near one take 1.1 to 1.4 times as long so (Zen 4)."""
 STREAMED_VECTORS = 4
 """Of a panel then, which is what threads share."""
 ROW_SUMS_BYTES = 32 << 10
@@ -187,6 +187,8 @@ class Tiling:
     """Rows of such a call for which the right operand is read where it lies, though otherwise it is copied."""
     is_streamed: bool = False
     """Whether all columns of a task meet some rows of the right operand at a time, in one call for the contracted dimension."""
+    is_far: bool = False
+    """Whether second caches do not hold the right operand that is read so."""
 
     def spans_tasks(self, batch: int) -> bool:
         """
@@ -358,6 +360,7 @@ def _streamed(product: Contraction, lanes: int, itemsize: int) -> Tiling:
         packs=False,
         depth_first=True,
         is_streamed=True,
+        is_far=_is_far(product, itemsize),
     )
 
 
