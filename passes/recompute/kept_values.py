@@ -8,11 +8,12 @@ turn where there is room: for those from `i` to `j`, with some room, the best fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import ceil, gcd, inf
+from typing import TypeAlias
 
 LEVELS = 64
 """Into how many parts room is divided at most."""
@@ -20,16 +21,19 @@ LONGEST = 32
 """Values of a chain; of longer ones neighbours are kept or dropped together."""
 
 
-def values_to_keep(sizes: Sequence[int], work: Sequence[float], room: int, later: int) -> list[int]:
+Work: TypeAlias = Sequence[float] | Callable[[], Sequence[float]]
+"""Seconds of each value; a function of which all are finite, for who does not have them yet."""
+
+
+def values_to_keep(sizes: Sequence[int], work: Work, room: int, later: int) -> list[int]:
     """
     The numbers of the values to keep, which are there at first, of a chain of these bytes and seconds of work. All that are
-    kept have `room`, and what is there when they are asked for has room `later`: or more, where nothing fits.
+    kept have `room`, and what is there when they are asked for has room `later`: or more, where nothing fits. A function is not
+    called where there is room for none.
     """
     width = ceil(len(sizes) / LONGEST) or 1
     groups = [range(k, min(k + width, len(sizes))) for k in range(0, len(sizes), width)]
-    chain = _Chain(
-        [sum(sizes[k] for k in group) for group in groups], [sum(work[k] for k in group) for group in groups]
-    )
+    chain = _Chain([sum(sizes[k] for k in group) for group in groups], groups, work)
     room, later = max(room, 0), max([later, *chain.sizes])
     while (kept := chain.kept(room, later)) is None:
         room, later = room + later // 4 + 1, later + later // 4 + 1
@@ -39,11 +43,15 @@ def values_to_keep(sizes: Sequence[int], work: Sequence[float], room: int, later
 @dataclass
 class _Chain:
     sizes: Sequence[int]
-    work: Sequence[float]
+    groups: Sequence[range]
+    """The values of each link."""
+    work: Work
+    """Of all values."""
 
     @cached_property
     def _until(self) -> list[float]:
-        return [0.0, *accumulate(self.work)]
+        work = self.work() if callable(self.work) else self.work
+        return [0.0, *accumulate(sum(work[k] for k in group) for group in self.groups)]
 
     def kept(self, room: int, later: int) -> list[int] | None:
         """The values to keep; None where nothing fits."""
@@ -54,6 +62,8 @@ class _Chain:
             room // unit,
             later // unit,
         )
+        if callable(self.work) and most < min(units, default=0):
+            return [] if max(units) <= levels else None
         again = self._again(units, levels)
         best = [
             [(inf, count)] * (most + 1) for _ in range(count + 1)

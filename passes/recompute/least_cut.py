@@ -3,12 +3,14 @@
 Wanted values are computed from what they need, and that from what it needs in turn, down to values that cannot be computed
 again. On each such way one value has to be kept; the bytes of those kept are least where as many bytes flow along these
 ways as fit through (Ford & Fulkerson 1956). Of several least cuts it is the one nearest to the wanted values, for which
-the least is computed.
+the least is computed. Where nothing has to be kept, what is wanted hangs together by what it is computed from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Generic, TypeVar
 
@@ -123,3 +125,66 @@ class LeastCut(Generic[Value]):
             users[number] = users.get(number, 0) + flow
         else:
             self._along[number][other] -= flow
+
+
+@dataclass
+class Closures(Generic[Value]):
+    """
+    Groups of wanted values, each with all that it is computed from: those are in one group that have any of that in common.
+
+    What stands last is looked at first. Once all that is left belongs to one group of which enough is known, groups are what they
+    would be if it was looked at, too.
+    """
+
+    needs: Callable[[Value], Sequence[Value]]
+    place: Callable[[Value], int]
+    """Where a value stands, behind all that it needs."""
+    is_enough: Callable[[Sequence[Value]], bool]
+    """Whether a group need not be known any further, of which so much is."""
+    _of: dict[Value, Value] = field(default_factory=dict[Value, Value])
+    """By value: one that is in the same group."""
+    _left: dict[Value, int] = field(default_factory=dict[Value, int])
+    """By the first value of a group: how many of it are still to be looked at; none at 0."""
+    _waiting: list[tuple[int, int, Value]] = field(default_factory=list[tuple[int, int, Value]])
+
+    def groups(self, wanted: Sequence[Value], least: int) -> list[list[Value]]:
+        """In the order of the first ones wanted; groups of less than the `least` number of values are all known."""
+        for value in wanted:
+            self._meet(value, value)
+        known, next_look = 0, least
+        while self._waiting:
+            if known >= next_look and len(self._left) == 1:
+                next_look = 2 * known
+                (first,) = self._left
+                if self.is_enough([value for value in self._of if self._first(value) == first]):
+                    break
+            self._look(heappop(self._waiting)[2])
+            known += 1
+        found: dict[Value, list[Value]] = {}
+        for value in self._of:
+            found.setdefault(self._first(value), []).append(value)
+        return list(found.values())
+
+    def _meet(self, value: Value, first: Value) -> None:
+        if value not in self._of:
+            self._of[value] = first
+            self._left[first] = self._left.get(first, 0) + 1
+            heappush(self._waiting, (-self.place(value), len(self._of), value))
+
+    def _look(self, value: Value) -> None:
+        first = self._first(value)
+        for needed in self.needs(value):
+            self._meet(needed, first)
+            if (other := self._first(needed)) != first:
+                self._of[other] = first
+                if count := self._left.pop(other, 0):
+                    self._left[first] = self._left.get(first, 0) + count
+        self._left[first] -= 1
+        if not self._left[first]:
+            del self._left[first]
+
+    def _first(self, value: Value) -> Value:
+        while (other := self._of[value]) != value:
+            self._of[value] = self._of[other]
+            value = other
+        return value

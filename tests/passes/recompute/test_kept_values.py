@@ -59,6 +59,23 @@ def test_long_chains_and_no_room() -> None:
     assert values_to_keep([4, 4], [1.0, 1.0], -1, 0) == []
 
 
+def test_work_is_asked_for_where_something_may_be_kept() -> None:
+    asked: list[int] = []
+    choose = random.Random(8)
+    for _ in range(40):
+        sizes = [choose.choice((64, 96, 4096)) for _ in range(choose.randint(1, 2 * LONGEST))]
+        work, room, later = [choose.random() for _ in sizes], choose.randint(0, 200), choose.randint(0, 9000)
+
+        def ask(work: Sequence[float] = work) -> Sequence[float]:
+            asked.append(len(work))
+            return work
+
+        before = len(asked)
+        assert values_to_keep(sizes, ask, room, later) == values_to_keep(sizes, work, room, later)
+        assert len(asked) - before <= 1
+    assert 0 < len(asked) < 40
+
+
 def gradient() -> str:
     """Of a chain of products and of a pointwise op behind each, with respect to all factors."""
     lines: list[str] = []
