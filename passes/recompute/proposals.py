@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 from xdsl.ir import Operation, OpResult, SSAValue
@@ -12,7 +13,7 @@ from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.devices.device import Device
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes
 from fuse_opt.passes.recompute.kept_values import values_to_keep
-from fuse_opt.passes.recompute.least_cut import LeastCut
+from fuse_opt.passes.recompute.least_cut import Closures, LeastCut
 from fuse_opt.passes.recompute.times import Memory, Times
 
 SOON = 3
@@ -91,8 +92,6 @@ class Cut:
         chain = sorted(self.candidates, key=lambda memory: memory.made)
         if not chain:
             return
-        counted: set[Operation] = set()
-        work = [self._work(memory, counted) for memory in chain]
         first = self._first_read(chain[-1])
         stop = max(memory.last for memory in chain) + 1
         own = live_bytes(
@@ -100,6 +99,8 @@ class Cut:
         )
         others = max((loads.get(at, 0) - own[at - first] for at in range(first, stop)), default=0)
         room = target - loads[self.at] + _total(chain)
+        are_sure = self.times.sure.issuperset(memory.value for memory in chain)
+        work = partial(self._all_work, chain) if are_sure else self._all_work(chain)
         for number in values_to_keep([memory.nbytes or 0 for memory in chain], work, room, target - others):
             del self.candidates[chain[number]]
 
@@ -107,6 +108,10 @@ class Cut:
         """When a value is read behind the call."""
         times = (self.times.time[reader] for value in memory.names for reader in self.times.readers(value))
         return min((time for time in times if time > self.at), default=self.at)
+
+    def _all_work(self, chain: Sequence[Memory]) -> list[float]:
+        counted: set[Operation] = set()
+        return [self._work(memory, counted) for memory in chain]
 
     def _work(self, memory: Memory, counted: set[Operation]) -> float:
         """Seconds to compute a value from others that are there over the call; of ops that are not counted yet."""
@@ -124,11 +129,34 @@ class Cut:
 
     def proposals(self) -> list[Proposal]:
         """In the order of the values that are dropped."""
+        names = (name for memory in self.candidates for name in memory.names)
+        wanted = [value for value in names if any(map(self._is_late, self.times.readers(value)))]
+        if self.times.sure.issuperset(wanted):  # nothing has to be kept for them
+            closures = Closures(lambda value: self._needs(value) or (), self._place, self._is_refused)
+            groups = closures.groups(wanted, self.max_ops)
+            return list(filter(None, (self._proposal(group, self._has_to_be_kept) for group in groups)))
         cut = LeastCut(self._room, self._needs)
-        for value in (name for memory in self.candidates for name in memory.names):
-            if any(map(self._is_late, self.times.readers(value))):
-                cut.want(value)
+        for value in wanted:
+            cut.want(value)
         return list(filter(None, map(self._proposal, self._components(cut.computed()))))
+
+    def _place(self, value: SSAValue) -> int:
+        return self.times.place[value.owner] if isinstance(value, OpResult) else -1
+
+    def _is_refused(self, component: Sequence[SSAValue]) -> bool:
+        """Whether values that hang together are known well enough to say that nobody takes them, as one needs too many ops."""
+        calls = any(not isinstance(value.owner, StructuredOp) for value in component)
+        return calls and any(
+            self.times.memory[value] in self.candidates and self._needs_many(value) for value in component
+        )
+
+    def _needs_many(self, value: SSAValue) -> bool:
+        seen, waiting = {value}, [value]
+        while waiting and len(seen) <= self.max_ops:
+            more = [needed for needed in self._needs(waiting.pop()) or () if needed not in seen]
+            seen.update(more)
+            waiting += more
+        return len(seen) > self.max_ops
 
     def _is_late(self, reader: Operation) -> bool:
         return self.times.time[reader] > self.at
@@ -165,10 +193,14 @@ class Cut:
             found.setdefault(_first(of, value), []).append(value)
         return list(found.values())
 
-    def _proposal(self, component: Sequence[SSAValue]) -> Proposal | None:
+    def _proposal(
+        self, component: Sequence[SSAValue], again: Callable[[SSAValue], bool] | None = None
+    ) -> Proposal | None:
+        """`again` says what else is computed again that is not listed."""
         memory_of, place = self.times.memory, self.times.place
         whole = set(component)
         inside = {value for value in component if memory_of[value].value in whole}  # and no views of what stays
+        again = again or inside.__contains__
         made = sorted((value for value in inside if isinstance(value, OpResult)), key=lambda value: place[value.op])
         readers: dict[Operation, list[OpResult]] = {}
         for value in made:
@@ -180,7 +212,7 @@ class Cut:
         own = (memory_of[value] for value in made if memory_of[value].value is value)
         proposal = Proposal(self.at, [], list(filter(self._is_alive, own)), [])
         for group in self._groups(readers, calls):
-            clones = self._clones(group, readers, inside)
+            clones = self._clones(group, readers, again)
             if (
                 len(clones.ops) > self.max_ops
             ):  # nobody takes it: in a large function others would take a square of its size
@@ -212,7 +244,10 @@ class Cut:
         return [*calls, *loops.values()]
 
     def _clones(
-        self, group: Sequence[Operation], read: Mapping[Operation, Sequence[OpResult]], inside: set[SSAValue]
+        self,
+        group: Sequence[Operation],
+        read: Mapping[Operation, Sequence[OpResult]],
+        again: Callable[[SSAValue], bool],
     ) -> Clones:
         """What is computed again for some readers; one op more than may be where that are too many."""
         found: dict[Operation, None] = {}
@@ -223,7 +258,7 @@ class Cut:
             if op not in found:
                 found[op] = None
                 for operand in op.operands:
-                    if operand in inside or self._is_view(operand):
+                    if again(operand) or self._is_view(operand):
                         waiting.append(operand.owner)  # pyright: ignore[reportArgumentType]
                     else:
                         sources[operand] = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
@@ -127,6 +128,16 @@ class Times:
     def readers(self, value: SSAValue) -> Sequence[Operation]:
         """The ops of the block that read a value by this name, in the block's order."""
         return self._readers.get(value, ())
+
+    @cached_property
+    def sure(self) -> set[SSAValue]:
+        """Values that can be computed again from nothing but what can be read at any time."""
+        found: set[SSAValue] = set()
+        for op in self.block.ops:
+            needed = (value for value in op.operands if value in self.memory and not self.memory[value].free)
+            if self.can_repeat(op) and not self.memory[op.results[0]].barred and all(map(found.__contains__, needed)):
+                found.update(op.results)
+        return found
 
     def can_repeat(self, op: Operation | Block) -> bool:
         """Whether an op is one that loops compute, or a call, that may be computed again."""
