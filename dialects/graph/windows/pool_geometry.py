@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
     IntegerType,
+    StringAttr,
     TensorType,
     i64,
 )
@@ -158,14 +159,22 @@ def spatial_extents(value: SSAValue) -> tuple[int, ...]:
 
 
 def padded_by(
-    builder: GraphBuilder, x: SSAValue, low: Sequence[int], high: Sequence[int], value: int | float
+    builder: GraphBuilder,
+    x: SSAValue,
+    low: Sequence[int],
+    high: Sequence[int],
+    value: int | float = 0,
+    mode: str = "constant",
 ) -> SSAValue:
-    """Elements added before and after the last axes, or taken away where the numbers are negative."""
+    """Elements added before and after the last axes, or taken away where the numbers are negative; `mode`: as PadOp has it."""
     if not any((*low, *high)):
         return x
     other = [0] * (len(shape(x)) - len(low))
+    pads = int_array([*other, *low, *other, *high])
+    if mode != "constant":
+        return builder(PadOp, x, pads=pads, mode=StringAttr(mode))
     number = float_value(value) if dtype(x).is_float else int_value(int(value))
-    return builder(PadOp, x, pads=int_array([*other, *low, *other, *high]), value=number)
+    return builder(PadOp, x, pads=pads, value=number)
 
 
 def flat_places(builder: GraphBuilder, extents: Sequence[int]) -> SSAValue:

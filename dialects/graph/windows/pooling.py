@@ -35,6 +35,7 @@ from fuse_opt.dialects.graph.windows.pool_geometry import (
     Pool,
     divided_by_counts,
     flat_places,
+    padded_by,
     require_floats,
     spatial_extents,
 )
@@ -42,8 +43,18 @@ from fuse_opt.dialects.graph.windows.windows import SlidingWindowsOp, WindowMaxO
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array, ints, shape_attribute
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, extents_of, shape, shape_text, tensor, tensor_type
+from fuse_opt.dialects.interfaces.shapes import (
+    AnyTensor,
+    dtype,
+    extents_of,
+    is_static,
+    shape,
+    shape_text,
+    tensor,
+    tensor_type,
+)
 from fuse_opt.dialects.types.dtypes import I64
+from fuse_opt.dialects.types.extents import least
 
 
 class MaxPooling(Pool):
@@ -66,7 +77,13 @@ class MaxPoolOp(MaxPooling):
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         axes = self.known_axes(spatial_extents(self.x))
-        padded = self.padded(builder, self.x, axes, extreme(dtype(self.x), False))
+        if not is_static(self.x) and all(axis.dilation == 1 and least(axis.extent) > 0 for axis in axes):
+            # A window with padding has the elements next to it: to see these twice is less work than to ask where it is.
+            padded = padded_by(
+                builder, self.x, [axis.low for axis in axes], [axis.behind for axis in axes], mode="edge"
+            )
+        else:
+            padded = self.padded(builder, self.x, axes, extreme(dtype(self.x), False))
         return (builder(WindowMaxOp, padded, **self.windows(axes)),)
 
 
