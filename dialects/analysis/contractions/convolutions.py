@@ -24,7 +24,7 @@ from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_sized, shape
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import BF16, F16, F32, F64, DType
-from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 CONV = "conv"
@@ -96,6 +96,8 @@ def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
     if not _are_known(op, contraction):
         return Unschedulable("layout", f"'{op.name}' reads or writes another order than row-major or channels-last", op)
     contraction, raw = contraction.merged(), op.results[0]
+    if not all(map(is_number, (contraction.groups, contraction.channels, contraction.filters, *contraction.window))):
+        return Unschedulable("sizes", f"'{op.name}' has channels, filters or windows of unknown extents", op)
     if sums_of(op) not in (F32, F64) or any(dtype(value) is not dtype(raw) for value in op.operands[:2]):
         return Unschedulable(
             "element-type", f"'{op.name}' is of {dtype(raw)}; code is generated for f16, bf16, f32, f64", op

@@ -252,6 +252,21 @@ def test_images_that_no_window_fits_into_are_refused_by_name() -> None:
         program(np.ones((1, 3, 2, 2), np.float32), weight)
 
 
+CHANNELS, TAPS = (f"tensor<{a}xf32, #graph.shape<{b}>>" for a, b in (("1x?x16", "1, n, 16"), ("4x?x1", "4, n, 1")))
+SUM_OF_CHANNELS = f"""func.func @main(%x: {CHANNELS}, %w: {TAPS}) -> tensor<1x4x16xf32> {{
+  %0 = graph.conv %x, %w : ({CHANNELS}, {TAPS}) -> tensor<1x4x16xf32>
+  func.return %0 : tensor<1x4x16xf32>
+}}"""
+
+
+@needs_compiler
+def test_unknown_channels_are_for_programs_of_numbers() -> None:
+    program = fuse_opt.compile(SUM_OF_CHANNELS)
+    for n in (1, 2, 7):
+        x, weight = np.ones((1, n, 16), np.float32), np.full((4, n, 1), 3, np.float32)
+        np.testing.assert_array_equal(program(x, weight), np.full((1, 4, 16), 3 * n))
+
+
 FROZEN = """func.func @main(%x: B16x14x14 {graph.dims = ["b", "", "", ""]}, %a: tensor<64x16x3x3xf32>, %b: tensor<96x64x1x1xf32>,
     %c: tensor<96x1x3x3xf32>, %d: tensor<128x96x3x3xf32>) -> B128x7x7 {
   %0 = graph.conv %x, %a {pads = array<i64: 1, 1, 1, 1>} : (B16x14x14, tensor<64x16x3x3xf32>) -> B64x14x14
