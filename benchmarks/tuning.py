@@ -1,7 +1,7 @@
 """What tuning wins, and that it chooses nothing by chance: `python benchmarks/tuning.py WHAT`.
 
     python benchmarks/tuning.py programs [--minutes 3] [--only softmax,relu] [--threads 1] [--keep FOLDER]
-    python benchmarks/tuning.py others [--minutes 3] [--only u_net]    programs nobody tuned by hand: as wholes, in fresh pairs
+    python benchmarks/tuning.py others [--minutes 3] [--only u_net]    programs nobody tuned by hand: as wholes, and in fresh pairs
     python benchmarks/tuning.py itself [--times 100]      a kernel against a second build of itself, by the machine's own clock;
                                                           in parts: --seed 0 --times 50, then --seed 50 --times 50
     python benchmarks/tuning.py kill [--times 20]         -9 to a run at random moments; what was lost, how soon it goes on
@@ -34,6 +34,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tuning_against import HERE, Version, in_turns, ratio, text_of
 from tuning_devices import TUNE, devices
 from tuning_programs import EXAMPLES, OTHERS, PROGRAMS, file_name, four_kernels, softmax
 
@@ -84,19 +85,24 @@ def programs(given: argparse.Namespace, folder: Path) -> None:
 
 
 def others(given: argparse.Namespace, folder: Path) -> None:
-    """A line for each program as a whole, tuned over default in fresh pairs; what won in it; the geometric means."""
+    """
+    A line for each program as a whole, tuned over default as the tuner saw it; what won in it; and both once more, in fresh pairs
+    that decide nothing. Geometric means are of these.
+    """
     ratios, unchanged = list[float](), 0
     for name, found, last in tuned(given, folder, OTHERS):
         won = [each for each in found["kernels"] if "speedup" in each]
         if "whole" in found:
             low, median, high = found["whole"]
-            ratios.append(median if won else 1.0)
-            print(f"{name:28s} {ratios[-1]:.3f} ({low:.3f} to {high:.3f} as measured)", flush=True)
+            print(f"{name:28s} {median:.3f} ({low:.3f} to {high:.3f}, 99 %) as measured when tuned", flush=True)
+        for each in won:
+            print(f"    {each['name'][:44]:44s} {each['speedup'][1]:.3f}  {json.dumps(each['schedule'])}", flush=True)
+        if won:
+            file = Path(given.keep or folder) / f"{file_name(name)}.json"
+            ratios.append(once_more(name, folder / "p.mlir", file, given.rounds))
         else:
             unchanged += 1
             print(f"{name:28s} is as it was: the default stays", flush=True)
-        for each in won:
-            print(f"    {each['name'][:44]:44s} {each['speedup'][1]:.3f}  {json.dumps(each['schedule'])}", flush=True)
         print(f"    {last}", flush=True)
     if ratios:
         print(
@@ -104,6 +110,14 @@ def others(given: argparse.Namespace, folder: Path) -> None:
         )
     if everyone := [*ratios, *[1.0] * unchanged]:
         print(f"geometric mean of {len(everyone)}, those as they were by 1: {statistics.geometric_mean(everyone):.4f}")
+
+
+def once_more(name: str, source: Path, file: Path, pairs: int) -> float:
+    """The time of a program's default over that of what a tuned file makes of it, in processes that know nothing of the tuner."""
+    turns = in_turns({"default": Version(HERE, source), "tuned": Version(HERE, source, str(file))}, pairs)
+    fresh = ratio(turns["default"], turns["tuned"])
+    print(f"{name:28s} {text_of(fresh)} in {pairs} fresh pairs", flush=True)
+    return fresh[1]
 
 
 def itself(given: argparse.Namespace, folder: Path) -> None:

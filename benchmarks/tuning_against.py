@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,17 @@ class Version:
         self._process.wait()
 
 
+def in_turns(versions: Mapping[str, Version], pairs: int) -> dict[str, list[float]]:
+    """Seconds of the least call of each turn, who is first changing every time; the versions are closed."""
+    turns: dict[str, list[float]] = {each: [] for each in versions}
+    for number in range(pairs):
+        for each in list(versions)[:: 1 if number % 2 else -1]:
+            turns[each].append(versions[each].turn())
+    for version in versions.values():
+        version.close()
+    return turns
+
+
 def compared(name: str, text: str, given: argparse.Namespace, folder: Path) -> None:
     """A line for a program: medians of ratios of turns side by side, each with its quartiles."""
     (source := folder / "p.mlir").write_text(text)
@@ -98,21 +109,21 @@ def compared(name: str, text: str, given: argparse.Namespace, folder: Path) -> N
     versions = {"before": Version(Path(given.before), source), "default": Version(HERE, source)}
     if won:
         versions["tuned"] = Version(HERE, source, str(tuned))
-    turns: dict[str, list[float]] = {each: [] for each in versions}
-    for number in range(given.pairs):
-        order = list(versions)[:: 1 if number % 2 else -1]
-        for each in order:
-            turns[each].append(versions[each].turn())
-    for version in versions.values():
-        version.close()
+    turns = in_turns(versions, given.pairs)
     best = "tuned" if won else "default"
-    shown = [f"{each}: {_ratio(turns[each], turns[best])}" for each in versions if each != best]
+    shown = [f"{each}: {text_of(ratio(turns[each], turns[best]))}" for each in versions if each != best]
     print(f"{name:40s} {1e6 * min(turns[best]):9.1f} us {best:8s} {'; '.join(shown)}", flush=True)
 
 
-def _ratio(slower: list[float], faster: list[float]) -> str:
+def ratio(slower: list[float], faster: list[float]) -> tuple[float, float, float]:
+    """The median of ratios of turns, between their quartiles."""
     logs = sorted(log(a / b) for a, b in zip(slower, faster, strict=True))
     low, middle, high = (exp(each) for each in statistics.quantiles(logs, n=4))
+    return low, middle, high
+
+
+def text_of(ratio: tuple[float, float, float]) -> str:
+    low, middle, high = ratio
     return f"{middle:.3f} ({low:.3f} to {high:.3f})"
 
 
