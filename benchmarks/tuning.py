@@ -1,7 +1,7 @@
 """What tuning wins, and that it chooses nothing by chance: `python benchmarks/tuning.py WHAT`.
 
     python benchmarks/tuning.py programs [--minutes 3] [--only softmax,relu] [--threads 1] [--keep FOLDER]
-    python benchmarks/tuning.py others [--minutes 3] [--only u_net]    programs nobody tuned by hand: as wholes, and in fresh pairs
+    python benchmarks/tuning.py others [--minutes 3] [--only u_net]    programs nobody tuned by hand, and fresh pairs of them
     python benchmarks/tuning.py itself [--times 100]      a kernel against a second build of itself, by the machine's own clock;
                                                           in parts: --seed 0 --times 50, then --seed 50 --times 50
     python benchmarks/tuning.py kill [--times 20]         -9 to a run at random moments; what was lost, how soon it goes on

@@ -109,7 +109,7 @@ def changes(base: Baseline, same_bits: bool) -> Iterator[Candidate]:
         keeps = type(pass_).__module__.startswith(_MEMORY)
         if keeps or not same_bits:
             for name, value in tunable_options(pass_):
-                yield Candidate.of({label: f"{name}={_spelt(value)}"}, keeps)
+                yield Candidate.of({label: f"{name}={spelt(value)}"}, keeps)
     if same_bits:
         return
     for place, (label, pass_) in enumerate(zip(labels, base.passes, strict=True)):
@@ -123,5 +123,6 @@ def changes(base: Baseline, same_bits: bool) -> Iterator[Candidate]:
             yield Candidate.of({decision.subject: DROPPED}, False)
 
 
-def _spelt(value: Value) -> str:
+def spelt(value: Value) -> str:
+    """An option's value as pipelines have it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -19,6 +19,7 @@ from fuse_opt.tools.compiler.pipeline import run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.steering.tuned_plan import ENTRY, Plan, program_key
 from fuse_opt.tools.tuning.joint.edits import Baseline, baseline, changes
+from fuse_opt.tools.tuning.joint.recomputation import recomputations
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site, Target, build
 from fuse_opt.tools.tuning.search.race import LEAST_PAIRS
 from fuse_opt.tools.watching.bounds import allowed_in_function
@@ -91,6 +92,10 @@ class ProgramSite(Site):
     def changes(self, same_bits: bool) -> Iterator[Candidate]:
         """Single edits of what rules have it."""
         return changes(self.baseline, same_bits)
+
+    def recomputations(self) -> Iterator[Candidate]:
+        """Edits that have values computed again in place of keeping them. Raises what passes raise."""
+        return recomputations(self.module, self.passes)
 
     def reference(self, arrays: Sequence[Array]) -> list[Array]:
         """What the reference gives for arguments."""

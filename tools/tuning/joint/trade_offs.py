@@ -1,9 +1,13 @@
-"""Plans of which none is smaller and faster than another: edits one by one, then together for memory and for time."""
+"""
+Plans of which none is smaller and faster than another: ways to compute values again, edits one by one, then together for memory
+and for time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import exp
 from statistics import median
 
@@ -82,7 +86,7 @@ def trade_offs(program: ProgramSite, bench: Callable[[], Bench], limit: Limit, s
     search = _Search(program, bench(), limit, found, {program.text(program.default)})
     try:
         alone = [rules]
-        for candidate in program.changes(same_bits):
+        for candidate in chain(() if same_bits else program.recomputations(), program.changes(same_bits)):
             if limit.is_spent(_SINGLE):
                 break
             limit.used += 1
