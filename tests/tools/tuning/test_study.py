@@ -299,6 +299,8 @@ def test_nothing_is_tried_where_nothing_can_be_won(tmp_path: Path) -> None:
     result = idle.run()
     assert result.message == "0.2% of the time is in kernels that have something to choose: nothing is tried"
     assert not result.outcomes
+    idle.total = lambda: 0.05  # 4 % of it
+    assert idle.run().message.startswith("4.0% of the time is in kernels")
     idle.total = lambda: 0.06
     idle.sites = [replace(site, key=replace(site.key, key=f"{site.key.key}{k}")) for site in sites() for k in range(2)]
     assert idle.run().message == "none of 4 kernels takes 2% of the time: nothing is tried"

@@ -118,9 +118,10 @@ class Tuner:
             return self._ended(result, "no kernel has something to choose: nothing is tried")
         if not waiting:
             return self._ended(result, "nothing to measure: all kernels are in the records")
-        weights = self._weights(waiting, result)
-        worth = sum(weights.values())
-        if self.options.kernel is None and not result.unweighed and worth + sum(result.shares.values()) < WORTH_IT:
+        shares = self._weights(sites, result)
+        weights = {site.key.key: shares[site.key.key] for site in waiting if site.key.key in shares}
+        worth = sum(shares.values())
+        if self.options.kernel is None and not result.unweighed and worth < WORTH_IT:
             return self._ended(
                 result, f"{100 * worth:.1f}% of the time is in kernels that have something to choose: nothing is tried"
             )
