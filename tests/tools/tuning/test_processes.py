@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
 from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
@@ -216,3 +217,27 @@ def test_a_turn_whose_process_is_killed_is_taken_again(site: Site, monkeypatch: 
         assert len(bench.measure(site.default, 0, 2).pairs) == 2
     finally:
         bench.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not say who is stopped")
+def test_a_process_that_is_stopped_for_a_while_hangs_not(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = processes._Child.asked  # pyright: ignore[reportPrivateUsage]
+    stopped: list[int] = []
+
+    def stopping(child: Any, pairs: int, seconds: float) -> Any:
+        stopped.append(child._process.pid)
+        os.kill(stopped[0], signal.SIGSTOP)
+        going_on = threading.Timer(1.2, os.kill, (stopped[0], signal.SIGCONT))
+        going_on.start()
+        try:
+            return asked(child, pairs, seconds)
+        finally:
+            going_on.join()
+
+    monkeypatch.setattr(processes._Child, "asked", stopping)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(processes, "_ANSWER_SECONDS", 0.9)
+    monkeypatch.setattr(processes, "_LOOK_SECONDS", 0.3)
+    bench = ProcessBench(site, 1)
+    assert len(bench.measure(Candidate.of({**site.default.settings, "tasks": 4096}), 0, 2).pairs) == 2
+    bench.close()
+    assert len(stopped) == 1

@@ -32,6 +32,8 @@ Array = np.ndarray[Any, Any]
 START_SECONDS = 120.0
 """For a process to compile, check and time a first call."""
 _ANSWER_SECONDS = 60.0
+_LOOK_SECONDS = 1.0
+"""How often it is looked whether a process that does not answer has been stopped."""
 _PAIRS_OF_PROCESS = 3
 _KILLED_AGAIN = 2
 """How often a turn is taken again whose process somebody killed."""
@@ -210,7 +212,7 @@ class _Child:
 
     def answer(self, seconds: float) -> Sequence[Any]:
         """The next answer. Raises TrialFailed where there is none, or one that says so."""
-        if not self._line.poll(seconds):
+        if not self._answers_within(seconds):
             raise TrialFailed(f"hang: no answer within {seconds:.0f} s")
         try:
             found: Sequence[Any] = self._line.recv()
@@ -223,6 +225,21 @@ class _Child:
         if found[0] == FAILED:
             raise TrialFailed(str(found[1]))
         return found
+
+    def _answers_within(self, seconds: float) -> bool:
+        """Seconds in which it, or who asks, is stopped do not count: Ctrl-Z is no hang."""
+        left = seconds
+        while left > 0:
+            if self._line.poll(min(left, _LOOK_SECONDS)):
+                return True
+            left -= 0 if self._is_stopped() else _LOOK_SECONDS
+        return False
+
+    def _is_stopped(self) -> bool:
+        """Whether somebody stopped it; False where the system does not say."""
+        with suppress(OSError, IndexError):
+            return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return False
 
     def end(self) -> None:
         """Ends the process, whatever it does."""
