@@ -196,7 +196,7 @@ class TileCalls:
         zero = root.index_constant(0)
         along = self.tiling.along_depth
         transposed = self.tiling.transposed_rows
-        name = dot_name(element_of(right.memory).name, rows, columns)
+        name = dot_name(element_of(right.memory).name, rows, columns, self.tiling.is_far)
         if not along:
             is_copied = block.copy is not None
             is_far = self.is_far or is_copied

@@ -188,7 +188,7 @@ class Tiling:
     is_streamed: bool = False
     """Whether all columns of a task meet some rows of the right operand at a time, in one call for the contracted dimension."""
     is_far: bool = False
-    """Whether second caches do not hold the right operand that is read so."""
+    """Whether second caches do not hold the right operand that is read so, or by vectors along the contracted dimension."""
 
     def spans_tasks(self, batch: int) -> bool:
         """
@@ -309,6 +309,7 @@ def choose_tiling(
         0 < copied < product.depth
         or (product.rows == 1 and side_by_side and is_plain and not (packs or copied) and depth < product.depth),
         copies_tiles=by_tiles,
+        is_far=along_depth and not packs and _is_far(product, itemsize),
     )
     goes_along = product.rows > NEAR_ROWS and not (along_depth or packs or copied or found.depth_first)
     is_near = group == 1 and depth == product.depth and product.depth * product.columns * itemsize <= NEAR_RIGHT
