@@ -100,7 +100,7 @@ FO_FN void fo_zeros_f32(float *restrict to, long at, long count) {
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((noclone)) /* for the numbers of a call it takes as long to compile as all else */
 #endif
-static __attribute__((noinline, unused)) void fo_rows_f32(const float *restrict from, long at, long row, long step, long first, long last,
+FO_APART void fo_rows_f32(const float *restrict from, long at, long row, long step, long first, long last,
     float *restrict to, long to_at, long count, long begin, long end, long stop, long channels, long channel, long to_channel) {
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
   enum { lanes = 64 / sizeof *to };

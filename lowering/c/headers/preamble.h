@@ -6,6 +6,7 @@
    arguments count in full and results underflow gradually. */
 
 #define FO_FN static inline __attribute__((always_inline, unused))
+#define FO_APART static __attribute__((noinline, unused))
 
 /* FO_KEPT float c = ...: a constant that gcc does not fold. `c > x ? c : x` is one instruction of x86 then; of a known c gcc
    makes comparisons and blends, as it threads jumps from one such choice to the next. */
