@@ -114,7 +114,7 @@ def others(given: argparse.Namespace, folder: Path) -> None:
 
 def once_more(name: str, source: Path, file: Path, pairs: int) -> float:
     """The time of a program's default over that of what a tuned file makes of it, in processes that know nothing of the tuner."""
-    turns = in_turns({"default": Version(HERE, source), "tuned": Version(HERE, source, str(file))}, pairs)
+    turns = in_turns(lambda: {"default": Version(HERE, source), "tuned": Version(HERE, source, str(file))}, pairs)
     fresh = ratio(turns["default"], turns["tuned"])
     print(f"{name:28s} {text_of(fresh)} in {pairs} fresh pairs", flush=True)
     return fresh[1]

@@ -4,7 +4,7 @@
     python benchmarks/tuning.py programs --keep /tmp/tuned
     python benchmarks/tuning_against.py --before /tmp/before --tuned /tmp/tuned [--only softmax] [--pairs 24]
 
-Each version of a program runs in a process of its own, on one thread; their turns of 8 ms follow one another, so that what else
+Each version of a program runs in processes of its own, on one thread; their turns of 8 ms follow one another, so that what else
 the machine does meets all of them. The least call of a turn counts, by the thread's processor time.
 """
 
@@ -19,8 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from math import exp, log
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil, exp, log
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from tuning_programs import PROGRAMS, file_name
 
 HERE = Path(__file__).resolve().parents[1]
 _SLOT_SECONDS, _CALLS = 8e-3, 2
+STARTS = 8
+"""Of processes for each version."""
 
 
 def serve(source: Path, tuned: str) -> None:
@@ -90,14 +92,19 @@ class Version:
         self._process.wait()
 
 
-def in_turns(versions: Mapping[str, Version], pairs: int) -> dict[str, list[float]]:
-    """Seconds of the least call of each turn, who is first changing every time; the versions are closed."""
-    turns: dict[str, list[float]] = {each: [] for each in versions}
-    for number in range(pairs):
-        for each in list(versions)[:: 1 if number % 2 else -1]:
-            turns[each].append(versions[each].turn())
-    for version in versions.values():
-        version.close()
+def in_turns(start: Callable[[], Mapping[str, Version]], pairs: int) -> dict[str, list[float]]:
+    """
+    Seconds of the least call of each turn, who is first changing every time. Versions are started anew a few times: where memory
+    happens to lie makes one of them faster or slower in all turns of a process alike.
+    """
+    turns: dict[str, list[float]] = {}
+    for begun in range(STARTS):
+        versions = start()
+        for number in range(ceil((pairs - begun) / STARTS)):
+            for each in list(versions)[:: 1 if (begun + number) % 2 else -1]:
+                turns.setdefault(each, []).append(versions[each].turn())
+        for version in versions.values():
+            version.close()
     return turns
 
 
@@ -106,12 +113,16 @@ def compared(name: str, text: str, given: argparse.Namespace, folder: Path) -> N
     (source := folder / "p.mlir").write_text(text)
     tuned = Path(given.tuned) / f"{file_name(name)}.json"
     won = tuned.exists() and any("speedup" in kernel for kernel in json.loads(tuned.read_text())["kernels"])
-    versions = {"before": Version(Path(given.before), source), "default": Version(HERE, source)}
-    if won:
-        versions["tuned"] = Version(HERE, source, str(tuned))
-    turns = in_turns(versions, given.pairs)
+    places = {"before": (Path(given.before), ""), "default": (HERE, "")} | (
+        {"tuned": (HERE, str(tuned))} if won else {}
+    )
+
+    def start() -> dict[str, Version]:
+        return {name: Version(checkout, source, file) for name, (checkout, file) in places.items()}
+
+    turns = in_turns(start, given.pairs)
     best = "tuned" if won else "default"
-    shown = [f"{each}: {text_of(ratio(turns[each], turns[best]))}" for each in versions if each != best]
+    shown = [f"{each}: {text_of(ratio(turns[each], turns[best]))}" for each in places if each != best]
     print(f"{name:40s} {1e6 * min(turns[best]):9.1f} us {best:8s} {'; '.join(shown)}", flush=True)
 
 
