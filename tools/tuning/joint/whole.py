@@ -124,8 +124,11 @@ class Whole:
 
     @property
     def is_slower(self) -> bool:
-        """Whether it is to be taken back: pairs say that the default is faster, or that it cannot be used."""
-        return bool(self.problem) or self.speedup[2] < 1
+        """
+        Whether it is to be taken back: it cannot be used, or most pairs say that the default is faster. What is won in kernels
+        that hardly count is not worth a doubt.
+        """
+        return bool(self.problem) or self.speedup[1] < 1
 
 
 def compare_whole(site: ProgramSite, file: Path, tuner: Tuner) -> Whole:

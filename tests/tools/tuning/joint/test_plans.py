@@ -22,7 +22,7 @@ from fuse_opt.tools.steering.tuned_plan import PlanError, kept_plan
 from fuse_opt.tools.tuning.joint.edits import ADDED, DROPPED
 from fuse_opt.tools.tuning.joint.pareto import tried_front
 from fuse_opt.tools.tuning.joint.program_site import ProgramSite
-from fuse_opt.tools.tuning.joint.whole import Search
+from fuse_opt.tools.tuning.joint.whole import Search, Whole, said_of_whole
 from fuse_opt.tools.tuning.report import report_html
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
 from fuse_opt.tools.tuning.search.records import Records
@@ -118,6 +118,16 @@ def test_a_plan_that_is_confirmed_is_applied_to_its_program_alone(tmp_path: Path
     other = TEXT.replace("x24x", "x32x").replace("x24xf32", "x32xf32")
     text, remarks = made(other, file)
     assert text == made(other)[0] and [each for each in remarks if "which has none of the ops" in each.message]
+
+
+def test_what_makes_the_whole_slower_is_taken_back(tmp_path: Path) -> None:
+    _, file = search(tmp_path, {"numpy.matmul": 0.8, "tuned": 1.004})
+    taken_back = json.loads(file.read_text())
+    assert "plan" not in taken_back and taken_back["whole"] == [0.996] * 3
+    for speedup, is_slower in (((0.96, 0.995, 1.02), True), ((0.97, 1.01, 1.03), False)):
+        assert Whole(speedup, 24).is_slower is is_slower
+        assert said_of_whole(Whole(speedup, 24)).endswith("the default stays") is is_slower
+    assert not Whole().is_slower and Whole(problem="crash").is_slower
 
 
 @pytest.mark.parametrize("edit", ["names", "before", "behind"])
