@@ -99,7 +99,7 @@ def _part(element: str, width: int, rows: tuple[int, int], columns: tuple[int, i
     lines = [
         f"typedef {kind} fo_v __attribute__((vector_size({width}), aligned(sizeof({kind})), may_alias));",
         f"typedef {integer} fo_m __attribute__((vector_size({width})));",
-        *_narrow_types(element, width),
+        *narrow_types(element, width),
         f"const fo_m last = (fo_m){{{', '.join(map(str, range(count)))}}} >= (fo_m){{0}} + ({integer})({count} - k % {count});",
         "fo_v " + ", ".join(f"{name} = {{0}}" for name in names) + ";",
         "long p = 0;",
@@ -124,7 +124,7 @@ def _part(element: str, width: int, rows: tuple[int, int], columns: tuple[int, i
     return "  {\n" + "".join(f"    {line}\n" for line in lines) + "  }\n"
 
 
-def _narrow_types(element: str, width: int) -> list[str]:
+def narrow_types(element: str, width: int) -> list[str]:
     """Vectors of narrow elements, which fill so many bytes once they are widened."""
     if element not in NARROW:
         return []
@@ -132,13 +132,13 @@ def _narrow_types(element: str, width: int) -> list[str]:
     return [stored, f"typedef fo_u32 fo_w __attribute__((vector_size({width}), unused));"]
 
 
-def _loaded(element: str, name: str, place: str, width: int) -> list[str]:
+def loaded(element: str, name: str, place: str, width: int) -> list[str]:
     """A vector of the right operand, wide ones as they are."""
     if element not in NARROW:
         return [f"  fo_v {name} = *(const fo_v *)({place});"]
     if element == "bf16":
         return [f"  fo_v {name} = (fo_v)(__builtin_convertvector(*(const fo_n *)({place}), fo_w) << 16);"]
-    elements = f"for (int l = 0; l < {width // 4}; l++) {name}[l] = fo_f16_to_f32(({place})[l]);"
+    elements = f"for (unsigned l = 0; l < sizeof {name} / 4; l++) {name}[l] = fo_f16_to_f32(({place})[l]);"
     if width < 32:
         return [f"  fo_v {name};", f"  {elements}"]
     instruction = f'__asm__("vcvtph2ps %1, %0" : "=v"({name}) : "m"(*(const fo_n *)({place})));'
@@ -153,7 +153,7 @@ def _step(
     lines: list[str] = []
     for name, numbers, kind in (("a", rows, "f32"), ("b", columns, element)):
         for n in numbers:
-            lines += _loaded(kind, f"{name}{n}_{chain}", f"{name} + {n} * {name}_step + {at}", width)
+            lines += loaded(kind, f"{name}{n}_{chain}", f"{name} + {n} * {name}_step + {at}", width)
             if masked:
                 lines.append(f"  {name}{n}_{chain} = (fo_v)((fo_m){name}{n}_{chain} & last);")
     if (width == 64 or (is_far and width == 32)) and len(rows) <= len(columns) and not masked:

@@ -12,10 +12,12 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from fuse_opt.lowering.c.headers.product_dots import NARROW, loaded, narrow_types
 from fuse_opt.lowering.c.headers.tile_kinds import LINE
 
-_NAME = re.compile(r"fo_streamed_(f32|f64)_(\d)(r?)")
-_TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
+_ELEMENT = "(f32|f64|bf16|f16)"
+_NAME = re.compile(rf"fo_streamed_{_ELEMENT}_{_ELEMENT}_(\d)(r?)")
+_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "bf16": ("unsigned short", 2), "f16": ("unsigned short", 2)}
 STREAMS = 8
 """Rows of the right operand at a time."""
 DEPTH = 32
@@ -33,16 +35,14 @@ _TEXT = """\
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((optimize("fp-contract=fast")))
 #endif
-static __attribute__((noinline, unused)) void {name}(long k, long n, const {c} *a, long a_at, long a_step, long a_beside,
-    const {c} *b, long b_at, long b_step, {c} *c, long c_at, long c_step) {{
+static __attribute__((noinline, unused)) void {name}(long k, long n, const {a} *a, long a_at, long a_step, long a_beside,
+    const {b} *b, long b_at, long b_step, {c} *c, long c_at, long c_step) {{
 #if defined(__clang__)
 #pragma clang fp contract(fast)
 #endif
 #if defined(__AVX512F__)
-  typedef {c} fo_v __attribute__((vector_size({wide}), aligned(sizeof({c})), may_alias));
-#else
-  typedef {c} fo_v __attribute__((vector_size({bytes}), aligned(sizeof({c})), may_alias));
-#endif
+{wide_types}#else
+{types}#endif
   const long lanes = sizeof(fo_v) / sizeof({c});
   {c} part[{rows}][{most}] __attribute__((aligned(64)));
   fo_v x[{streams}][{rows}];
@@ -53,9 +53,9 @@ static __attribute__((noinline, unused)) void {name}(long k, long n, const {c} *
     for (long i = 0; i < {rows}; i++)
       for (long j = 0; j < n; j++) part[i][j] = 0;
     for (; u + {streams} <= last; u += {streams}) {{
-      const {c} *q = b + u * b_step;
+      const {b} *q = b + u * b_step;
       for (long s = 0; s < {streams}; s++)
-        for (long i = 0; i < {rows}; i++) x[s][i] = (fo_v){{0}} + a[i * a_step + (u + s) * a_beside];
+        for (long i = 0; i < {rows}; i++) x[s][i] = (fo_v){{0}} + {left};
       long j = 0;
       for (; j + {line} <= n; j += {line}) {{
 {asks}        for (long to = j + {line}; j < to; j += lanes) {{
@@ -67,9 +67,10 @@ static __attribute__((noinline, unused)) void {name}(long k, long n, const {c} *
     }}
     for (; u < last; u++)
       for (long i = 0; i < {rows}; i++) {{
-        const {c} y = a[i * a_step + u * a_beside], *restrict q = b + u * b_step;
+        const {c} y = {last_left};
+        const {b} *restrict q = b + u * b_step;
         {c} *restrict sums = part[i];
-        for (long j = 0; j < n; j++) sums[j] += y * q[j];
+        for (long j = 0; j < n; j++) sums[j] += y * {last_right};
       }}
     for (long i = 0; i < {rows}; i++) {{
       {c} *restrict to = c + i * c_step;
@@ -83,9 +84,12 @@ static __attribute__((noinline, unused)) void {name}(long k, long n, const {c} *
 """
 
 
-def streamed_name(element: str, rows: int, is_far: bool) -> str:
-    """The function for so many rows of elements of that type; `is_far`: whose right operand is in no near cache."""
-    return f"fo_streamed_{element}_{rows}{'r' * is_far}"
+def streamed_name(left: str, right: str, rows: int, is_far: bool) -> str:
+    """
+    The function for so many rows of elements of a type, and for a right operand of one; narrow floats are widened as they are
+    read. `is_far`: no near cache holds the right one.
+    """
+    return f"fo_streamed_{left}_{right}_{rows}{'r' * is_far}"
 
 
 def most_columns(rows: int, itemsize: int) -> int:
@@ -99,32 +103,57 @@ def streamed_text(name: str) -> str | None:
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    (kind, size), rows = _TYPES[found[1]], int(found[2])
+    left, right, rows = found[1], found[2], int(found[3])
+    kind, size = _TYPES["f32" if right in NARROW else right]
+    b, stored = _TYPES[right]
     asks = (f"        __builtin_prefetch(q + {STREAMS + s} * b_step + j, 0, 2);\n" for s in range(STREAMS))
     return _TEXT.format(
         name=name,
         rows=rows,
+        a=_TYPES[left][0],
+        b=b,
         c=kind,
         most=most_columns(rows, size),
-        bytes=_BYTES,
-        wide=_WIDE_BYTES,
+        wide_types=_types(kind, right, _WIDE_BYTES),
+        types=_types(kind, right, _BYTES),
         streams=STREAMS,
         depth=DEPTH,
-        line=LINE // size,
-        asks="".join(asks) if found[3] else "",
-        vectors=_step(rows, "fo_v", "*(const fo_v *)(q + {s} * b_step + j)", "x[{s}][{i}]", "*(fo_v *)(part[{i}] + j)"),
-        elements=_step(rows, kind, "q[{s} * b_step + j]", "x[{s}][{i}][0]", "part[{i}][j]"),
+        line=LINE // stored,
+        asks="".join(asks) if found[4] else "",
+        left=_widened(left, "a[i * a_step + (u + s) * a_beside]"),
+        last_left=_widened(left, "a[i * a_step + u * a_beside]"),
+        last_right=_widened(right, "q[j]"),
+        vectors=_step(rows, _loads(right), "fo_v", "x[{s}][{i}]", "*(fo_v *)(part[{i}] + j)"),
+        elements=_step(rows, _elements(kind, right), kind, "x[{s}][{i}][0]", "part[{i}][j]"),
     )
 
 
-def _step(rows: int, kind: str, right: str, left: str, sums: str) -> str:
+def _types(kind: str, right: str, width: int) -> str:
+    vector = f"typedef {kind} fo_v __attribute__((vector_size({width}), aligned(sizeof({kind})), may_alias));"
+    return "".join(f"  {line}\n" for line in (vector, *narrow_types(right, width)))
+
+
+def _widened(element: str, place: str) -> str:
+    return f"fo_{element}_to_f32({place})" if element in NARROW else place
+
+
+def _loads(right: str) -> list[str]:
+    """A vector of each stream."""
+    return [line for s in range(STREAMS) for line in loaded(right, f"b{s}", f"q + {s} * b_step + j", _BYTES)]
+
+
+def _elements(kind: str, right: str) -> list[str]:
+    """The same of one element."""
+    return [f"  const {kind} b{s} = {_widened(right, f'q[{s} * b_step + j]')};" for s in range(STREAMS)]
+
+
+def _step(rows: int, loads: list[str], kind: str, left: str, sums: str) -> str:
     """What is added to sums of all rows at a column, or at a vector of these: as two sums of half of the streams."""
     half = STREAMS // 2
-    loads = ", ".join(f"b{s} = {right.format(s=s)}" for s in range(STREAMS))
-    lines = [f"const {kind} {loads};"]
+    lines = list(loads)
     for i in range(rows):
         low, high = (
             " + ".join(f"{left.format(s=s, i=i)} * b{s}" for s in range(first, first + half)) for first in (0, half)
         )
-        lines += [f"const {kind} low{i} = {low}, high{i} = {high};", f"{sums.format(i=i)} += low{i} + high{i};"]
-    return "".join(f"        {line}\n" for line in lines)
+        lines += [f"  const {kind} low{i} = {low}, high{i} = {high};", f"  {sums.format(i=i)} += low{i} + high{i};"]
+    return "".join(line + "\n" if line.startswith("#") else f"      {line}\n" for line in lines)

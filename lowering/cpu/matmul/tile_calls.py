@@ -115,7 +115,8 @@ class TileCalls:
                 matrix.place(scope, zero, zero),
                 *map(constant, steps),
             ]
-        scope.call_for_effect(streamed_name(self.element, rows, self.tiling.is_far), arguments)
+        of_left, of_right = element_of(left.memory).name, element_of(right.memory).name
+        scope.call_for_effect(streamed_name(of_left, of_right, rows, self.tiling.is_far), arguments)
 
     def over_panel(self, scope: Scope, tile: SSAValue, first: SSAValue, block: TileBlock) -> None:
         """A tile that is as wide as the panel."""

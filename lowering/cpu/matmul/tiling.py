@@ -72,7 +72,8 @@ FEWEST_STREAMED = 256
 """Columns from which on rows of the right operand are streams, all of a task's at a time (128 take 1.1 times as long so)."""
 MOST_STREAMED, MOST_NEAR_STREAMED = 8, 1
 """Rows of a product that stream a right operand that second caches do not hold (1.1 to 2.0 times as fast), and one that they do:
-two and three rows of a near one take 1.1 to 1.4 times as long so (Zen 4)."""
+two and three rows of a near one take 1.1 to 1.4 times as long so (Zen 4). Narrow floats, which are widened as they are read, are
+streams in either case (2 to 3 times as fast)."""
 STREAMED_VECTORS = 4
 """Of a panel then, which is what threads share."""
 ROW_SUMS_BYTES = 32 << 10
@@ -334,10 +335,11 @@ def choose_tiling(
 
 def _is_streamed(product: Contraction, itemsize: int, arithmetic: Arithmetic | None) -> bool:
     """Whether so few rows meet a right operand, whose rows lie side by side, that reading it is what takes time."""
-    is_plain = arithmetic is None or not (arithmetic.is_narrow or arithmetic.converts or arithmetic.group > 1)
-    most = MOST_STREAMED if _is_far(product, itemsize) else MOST_NEAR_STREAMED
+    is_float = arithmetic is None or arithmetic.converts or not arithmetic.is_narrow
+    is_widened = arithmetic is not None and arithmetic.converts
+    most = MOST_STREAMED if is_widened or _is_far(product, itemsize) else MOST_NEAR_STREAMED
     is_wide = product.columns >= FEWEST_STREAMED and product.rhs[-1] == 1
-    return is_plain and is_wide and product.depth >= STREAMS and product.rows <= most
+    return is_float and is_wide and product.depth >= STREAMS and product.rows <= most
 
 
 def _streamed(product: Contraction, lanes: int, itemsize: int) -> Tiling:

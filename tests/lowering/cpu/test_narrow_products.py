@@ -19,6 +19,7 @@ from thread_counts import by_threads
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.product_copies import FEW_TRANSPOSED
 from fuse_opt.dialects.analysis.contractions.products import MATMUL
+from fuse_opt.lowering.cpu.matmul.tiling import MOST_STREAMED
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 Array = np.ndarray[Any, Any]
@@ -260,6 +261,23 @@ def test_threads_change_no_bit() -> None:
         results = [result.view(np.uint16) for result in by_threads(partial(program, *case.arguments()))]
         for result in results[1:]:
             np.testing.assert_array_equal(result, results[0])
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("element", ["bf16", "f16"])
+def test_few_rows_stream_narrow_weights(element: str) -> None:
+    """Both operands are widened as they are read, up to where memory ends."""
+    for number, extents in enumerate([(1, 771, 259), (4, 37, 300), (MOST_STREAMED, 1100, 267)]):
+        case = Narrow(extents, (element, element, element), (number == 1, False), "" if number else GELU)
+        program = case.compile()
+        assert f"fo_streamed_{element}_{element}_{extents[0]}" in program.source and "panel[" not in program.source
+        with guarded() as allocate:
+            x, w = (allocate(each, at_end=True) for each in case.arguments())
+            actual = wide(program(x, w).copy())
+            del x, w
+        exact, unit = wide(fuse_opt.evaluate(case.text, *case.arguments())), {"bf16": 2.0**-8, "f16": 2.0**-11}[element]
+        np.testing.assert_allclose(actual, exact, rtol=2.1 * unit, atol=1e-5 * max(np.abs(exact).max(), 1))
 
 
 @needs_compiler
