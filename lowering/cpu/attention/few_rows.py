@@ -28,6 +28,7 @@ from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, fill_columns
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.tile_shapes import REGISTERS
+from fuse_opt.lowering.cpu.matmul.tiling import NEAR_BYTES
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
@@ -58,6 +59,9 @@ class FewRowsProducts:
         """Vectors of a value at a time, that registers have room for."""
         self.keys_beside = 1 << self.beside.bit_length() - 1
         """Keys at a time."""
+        keys = prod(of.first.batch) * of.first.columns * of.first.depth
+        self.is_far = estimate(keys) * self.element.itemsize > NEAR_BYTES
+        """Whether second caches do not hold all keys: those of the next step are asked for (1.06 to 1.26 times as fast)."""
         self._buffers = memory, root.block.args[: len(memory.types)]
 
     def matrix(self, scope: Scope, of_one: OperandAccess) -> Matrix:
@@ -82,7 +86,7 @@ class FewRowsProducts:
                 (scores.moved(inner, constant(0), key), scores.row),
             ):
                 arguments += [flat_memory(self.root, matrix.memory), matrix.at, constant(step)]
-            name = dot_name(self.element.name, self.rows, count)
+            name = dot_name(self.element.name, self.rows, count, self.is_far)
             inner.call_for_effect(name, [*arguments, constant(0)])
 
         count_loop(scope, "key", (first, whole), lambda inner, key: score(inner, key, beside), beside)
