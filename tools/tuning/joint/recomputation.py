@@ -24,8 +24,9 @@ WAYS = 8
 
 def recomputations(module: ModuleOp, passes: Sequence[ModulePass]) -> Iterator[Candidate]:
     """
-    Those of which none has both fewer bytes and less to compute again than another, that of the most bytes first; nothing where
-    no pass computes values again, or none plans. Raises what passes raise.
+    Those of which none has both fewer bytes and less to compute again than another: that of the fewest bytes first, then that of
+    the most, and those between them last, so that whoever stops early knows some of all. Nothing where no pass computes values
+    again, or none plans. Raises what passes raise.
     """
     given = {label: each for label, each in zip(pass_labels(passes), passes, strict=True) if _is_of_recomputation(each)}
     if len(given) != 1:
@@ -35,15 +36,27 @@ def recomputations(module: ModuleOp, passes: Sequence[ModulePass]) -> Iterator[C
         trials = Trials(module, passes, partial(run_pipeline, ctx=make_context()))
     except RefusedError:
         return
-    for trial in trials.front(WAYS):
+    whole = trials.of().arena
+    front = [trial for trial in trials.front(WAYS) if trial.arena < whole]
+    for trial in map(front.__getitem__, spread(len(front))):
         after = next(filter(_is_of_recomputation, trial.passes))
         words = [
             f"{each.name.replace('_', '-')}={spelt(getattr(after, each.name))}"
             for each in fields(RematerializePass)
             if getattr(after, each.name) != getattr(before, each.name)
         ]
-        if words:
-            yield Candidate.of({label: " ".join(words)}, False)
+        yield Candidate.of({label: " ".join(words)}, False)
+
+
+def spread(count: int) -> list[int]:
+    """Numbers below a count: the last, the first, and then each time what is in the middle between known ones."""
+    found, between = dict.fromkeys((count - 1, 0) if count else ()), [(0, count - 1)]
+    for low, high in between:
+        middle = (low + high) // 2
+        if low < middle < high:
+            found[middle] = None
+            between += [(low, middle), (middle, high)]
+    return list(found)
 
 
 def _is_of_recomputation(pass_: ModulePass) -> bool:
