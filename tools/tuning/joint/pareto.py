@@ -52,7 +52,9 @@ class Front:
         seconds = self.seconds / high, self.seconds / median, self.seconds / low
         name = ", ".join(f"{label}: {change}" for label, change in point.edits.items()) or "the rules' plan"
         command = f"fuse-run {self.program.place} --tuned FILE.json, with this entry in the file"
-        return Plan(point.arena, seconds, 0, name, json.dumps({ENTRY: entry}, indent=1), command)
+        return Plan(
+            point.arena, seconds, self.program.again(point.edits), name, json.dumps({ENTRY: entry}, indent=1), command
+        )
 
 
 def tried_front(program: ProgramSite, tried: Sequence[tuple[str, float]], seconds: float) -> Front:

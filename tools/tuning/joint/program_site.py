@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.kernel_key import KernelKey
+from fuse_opt.dialects.fused import RECOMPUTED
 from fuse_opt.lowering.program import LibraryCall, Program
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.tools.compiler.api import evaluate
@@ -43,6 +44,8 @@ class ProgramSite(Site):
         super().__init__("the program", KernelKey(key, key), module, place=place, target=target, inputs=inputs)
         self.passes = passes
         self._modules: dict[Candidate, str] = {}
+        self._again: dict[str, int] = {}
+        """By the text of a candidate: ops of its program that are computed again."""
 
     @classmethod
     def rebuilt(cls, name: str, module: ModuleOp, default: Candidate) -> Site:
@@ -78,7 +81,12 @@ class ProgramSite(Site):
         if candidate not in self._programs:
             module = self.planned(candidate)
             self._programs[candidate], self._modules[candidate] = build(module, self.target), str(module)
+            self._again[candidate.text] = sum(RECOMPUTED in op.attributes for op in module.walk())
         return self._programs[candidate]
+
+    def again(self, edits: Mapping[str, str | int]) -> int:
+        """How many ops are computed again in the program with these edits, as far as it was made."""
+        return self._again.get(Candidate.of(edits).text, 0)
 
     def text(self, candidate: Candidate) -> str:
         """Of the text, the calls of libraries, and where all values lie."""

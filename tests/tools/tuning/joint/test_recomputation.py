@@ -9,6 +9,7 @@ from gradients import gradient
 from ir_testing import parse
 
 from fuse_opt.tools.compiler.pipeline import make_passes
+from fuse_opt.tools.tuning.joint.pareto import Front
 from fuse_opt.tools.tuning.joint.program_site import ProgramSite
 from fuse_opt.tools.tuning.joint.recomputation import WAYS, recomputations, spread
 from fuse_opt.tools.tuning.joint.trade_offs import trade_offs
@@ -50,6 +51,8 @@ def test_they_are_among_the_plans_that_no_other_beats(program: ProgramSite) -> N
     ways = len(list(program.recomputations()))
     found = trade_offs(program, lambda: Bench(program), Limit(lambda: 0.0, 2 * ways), False)
     assert len(found.best()) >= 4 and "rematerialize" in found.best()[0].edits
+    counts = [plan.again for plan in Front(program, found.points, found.seconds).best()]
+    assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]
     alike = trade_offs(program, lambda: Bench(program), Limit(lambda: 0.0, 8), True)
     assert not any("rematerialize" in point.edits for point in alike.points), "kernels may add up in another order"
 
