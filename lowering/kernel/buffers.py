@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import LANES, LENT, TASKS
+from fuse_opt.dialects.fused.knobs import LANES, LENT, REGISTER_BITS, TASKS
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.dialects.types.size import Extent
@@ -67,6 +67,8 @@ class KernelBuffers:
         """Accumulators of a reduction side by side, where the schedule says how many."""
         self.lent = LENT.number(kernel)
         """Bytes of a row of a result from which on its memory holds what is kept of the row."""
+        self.register_bits = REGISTER_BITS.number(kernel)
+        """Of a register of the machine."""
         self.chunk = TASKS.count(kernel) or WORK_PER_CHUNK
         """Simple operations of the least piece of work that a thread takes."""
         self._memory = memory

@@ -13,6 +13,7 @@ from itertools import accumulate
 from math import prod
 
 from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
@@ -41,6 +42,7 @@ from fuse_opt.lowering.cpu.matmul.copies import (
 )
 from fuse_opt.lowering.cpu.matmul.epilogue import Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import Sweep, Taps, tap_table
+from fuse_opt.lowering.hints import SCALAR
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.scope import Scope
@@ -99,9 +101,13 @@ def _weights(gradient: InputGradient, memory: KernelBuffers, scratch: Sequence[S
             place = plus(inner, target, times(inner, channel, count))
             inner.block.add_op(memref.StoreOp.get(value, packed, [place]))
 
-        count_loop(
-            scope, "channel", bounds, put
-        )  # gcc 12 drops stores of several short loops that are to be vectorised
+        # gcc 12 drops stores of several short loops that are to be vectorised. Where it makes vectors of these by itself that is
+        # most of its work for a program of unknown extents, which saves nothing.
+        count_loop(scope, "channel", bounds, put)
+        if of.has_any_extents:
+            loop = scope.block.last_op
+            assert loop is not None
+            loop.attributes[SCALAR] = UnitAttr()
 
     count_loop(root, "filter", (root.block.args[-2], root.block.args[-1]), task)
     filters = of.groups * of.filters

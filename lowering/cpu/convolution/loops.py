@@ -20,7 +20,6 @@ from fuse_opt.dialects.analysis.contractions.input_gradients import InputGradien
 from fuse_opt.dialects.analysis.contractions.packed_panels import filter_panel_width, reads_rows
 from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import REGISTER_BITS
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.lowering.cpu.convolution.any_extents.blocks import BlockTasks
 from fuse_opt.lowering.cpu.convolution.any_extents.lines import LineTasks, reads_lines
@@ -52,7 +51,7 @@ def build_convolution_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> l
     passes = [convolution.epilogue, operand_pass(convolution.x), operand_pass(convolution.weight)]
     memory = KernelBuffers(kernel, passes, storages)
     if not convolution.widens or _has_lanes(convolution):
-        return [_convolution(convolution, memory, [], REGISTER_BITS.number(kernel))]
+        return [_convolution(convolution, memory, [])]
     kind = element_buffer_type(convolution.sums, prod(shape(convolution.weight)))
     scratch = [Scratch(0, kind, "wide_weight")]
     return [widened(convolution.weight, convolution.sums, memory, scratch), _convolution(convolution, memory, scratch)]
@@ -75,17 +74,15 @@ def build_winograd_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list
     return [transformed_filters(convolution, panel, memory, scratch), loops] if scratch else [loops]
 
 
-def _convolution(
-    convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch], register_bits: int = 0
-) -> KernelLoops:
+def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch]) -> KernelLoops:
     """
     The launch that gives the results, with the weight as it is, or as another launch has widened it; of images of any extents
-    some are read where they lie, where registers are so long.
+    some are read where they lie.
     """
     root, buffers = launch_root(memory, scratch)
     if _has_lanes(convolution):
         body: ConvolutionTask | ChannelLanes | RowPanels | BlockTasks = ChannelLanes(convolution, memory, root)
-    elif convolution.contraction.has_any_extents and reads_planes(convolution, register_bits):
+    elif convolution.contraction.has_any_extents and reads_planes(convolution, memory.register_bits):
         body = PlaneTasks(convolution, memory, root)
     elif convolution.contraction.has_any_extents and reads_lines(convolution):
         body = LineTasks(convolution, memory, root)

@@ -1,13 +1,13 @@
 """Convolutions of windows of one element that lie at all elements, of images of any extents, read where these lie.
 
 Positions of an image are one line. Its panels are summed up one after the other, over all channels; the last one of a block
-begins earlier. A result that nothing follows is written where it goes. What is shorter than a panel is copied before, in narrow
-ones where these are less work.
+begins earlier. A result that nothing follows is written where it goes. What is shorter than a panel is copied before, into
+narrow ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref
@@ -18,7 +18,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.lowering.cpu.convolution.any_extents.blocks import BlockTasks
 from fuse_opt.lowering.cpu.convolution.any_extents.tiling import LINE, any_extents_tiling
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import Tile
-from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, either
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
@@ -50,7 +50,7 @@ class LineTasks(BlockTasks):
     def __init__(self, convolution: Convolution, memory: KernelBuffers, root: Scope) -> None:
         super().__init__(convolution.contraction, root)
         of, self.element = self.of, convolution.sums
-        self.tiling = tiling = any_extents_tiling(of.at_usual_batch(), self.element.itemsize)
+        self.tiling = tiling = any_extents_tiling(of.at_usual_batch(), self.element.itemsize, memory.register_bits)
         self.cut(tiling.rows, tiling.parts, of.filters // tiling.filters)
         self.x, self.weight = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
         self.result = root.block.args[memory.targets[0]] if convolution.is_alone and not memory.nontemporal else None
@@ -79,7 +79,7 @@ class LineTasks(BlockTasks):
         found = _Task(weight, channels, result, first, positions)
         count = task.add(arith.SubiOp(positions[1], positions[0]))
         is_long = task.add(arith.CmpiOp(count, self.root.index_constant(self.width), "sge"))
-        either(task, is_long, lambda inner: self._panels(inner, found), lambda inner: self._short(inner, found, count))
+        either(task, is_long, lambda inner: self._panels(inner, found), lambda inner: self._short(inner, found))
 
     def _panels(self, scope: Scope, task: _Task) -> None:
         """Whole panels, the last of which begins so early that it is one; what follows sums is stored once."""
@@ -100,61 +100,33 @@ class LineTasks(BlockTasks):
 
         count_loop(scope, "position", (begin, end), panel, self.width)
 
-    def _short(self, scope: Scope, task: _Task, count: SSAValue) -> None:
-        """Fewer positions than a panel has, in narrow ones if they are few; what is behind them in copies is not stored."""
-        constant, narrow, (begin, end) = self.root.index_constant, self.tiling.narrow, task.positions
-        if narrow is None:
-            self._clear(scope, count, constant(self.width))
-            self._copied(scope, task, begin, count, [self.tiling.tile])
-            return
-        are_few = scope.add(arith.CmpiOp(count, constant(self.tiling.most_narrow), "sle"))
-        step = scope.add(arith.SelectOp(are_few, constant(narrow.width), constant(self.width)))
-
-        self._clear(scope, count, step)
-
-        def panel(inner: Scope, number: SSAValue) -> None:
-            first = plus(inner, begin, times(inner, number, narrow.width))
-            some = inner.add(arith.MinSIOp(inner.add(arith.SubiOp(end, first)), step))
-            self._copied(inner, task, first, some, [self.tiling.tile, narrow], are_few)
-
-        panels = scope.add(arith.DivSIOp(plus(scope, count, scope.add(arith.SubiOp(step, constant(1)))), step))
-        count_loop(scope, "panel", (constant(0), panels), panel)
-
-    def _clear(self, scope: Scope, first: SSAValue, last: SSAValue) -> None:
-        """Zeros in columns of the copy that no position has: what lies there by chance may be slow to multiply."""
-        count = scope.add(arith.SubiOp(last, first))
-
-        def row(inner: Scope, number: SSAValue) -> None:
-            memory, at = flat_memory(self.root, self.copy), plus(inner, times(inner, number, self.width), first)
-            inner.call_for_effect(f"fo_zeros_{self.element.name}", [memory, at, count])
-
-        count_loop(scope, "row", (self.root.index_constant(0), self.root.index_constant(self.tiling.channels)), row)
-
-    def _copied(
-        self,
-        scope: Scope,
-        task: _Task,
-        first: SSAValue,
-        count: SSAValue,
-        tiles: Sequence[Tile],
-        is_narrow: SSAValue | bool = False,
-    ) -> None:
-        """A panel with so many positions from the `first` on; `tiles`: the usual ones, and others where it is narrow."""
-        zero = self.root.index_constant(0)
-        x = Matrix(self.x, plus(scope, task.x, first), self.of.x_steps()[2])
-        copy, sums = Matrix(self.copy, zero, self.width), Matrix(self.sums.memory, zero, self.width)
-
-        def right(inner: Scope, channel: SSAValue, channels: SSAValue) -> Matrix:
-            copy_matrix(inner, self.element, x.moved(inner, channel, zero), copy, channels, count)
-            return copy
-
-        either(
-            scope,
-            is_narrow,
-            lambda inner: self._sum_up(inner, task, sums, right, tiles[-1]),
-            lambda inner: self._sum_up(inner, task, sums, right, tiles[0]),
+    def _short(self, scope: Scope, task: _Task) -> None:
+        """Fewer positions than a panel has, in narrow ones, which are copied; what is behind them there is not stored."""
+        constant, zero, tile = (
+            self.root.index_constant,
+            self.root.index_constant(0),
+            self.tiling.narrow or self.tiling.tile,
         )
-        self._store(scope, task, (first, plus(scope, first, count)), first)
+        (begin, end), row = task.positions, constant(self.of.x_steps()[2])
+        sums = Matrix(self.sums.memory, zero, self.width)
+
+        def panel(inner: Scope, first: SSAValue) -> None:
+            count = inner.add(arith.SubiOp(end, first))
+            count = inner.add(arith.MinSIOp(count, constant(tile.width)))
+            x = plus(inner, task.x, first)
+
+            def right(each: Scope, channel: SSAValue, channels: SSAValue) -> Matrix:
+                """Zeros are behind what is copied: what lies there by chance may be slow to multiply."""
+                at = plus(each, x, each.add(arith.MuliOp(channel, row)))
+                read = [flat_memory(self.root, self.x), at, row, constant(1), zero, count]
+                written = [flat_memory(self.root, self.copy), zero, constant(tile.width), zero, channels, zero]
+                each.call_for_effect(f"fo_rows_{self.element.name}", [*read, *written, constant(1), zero, zero])
+                return Matrix(self.copy, zero, tile.width)
+
+            self._sum_up(inner, task, sums, right, tile)
+            self._store(inner, task, (first, plus(inner, first, count)), first)
+
+        count_loop(scope, "panel", (begin, end), panel, tile.width)
 
     def _sum_up(
         self,

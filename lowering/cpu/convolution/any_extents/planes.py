@@ -55,7 +55,7 @@ class PlaneTasks(BlockTasks):
             _, height, width = of.positions
             self.cut(smallest(height, -(-height * width // BLOCK)), 1, 1)
             return
-        tiling = any_extents_tiling(of.at_usual_batch(), element.itemsize)
+        tiling = any_extents_tiling(of.at_usual_batch(), element.itemsize, memory.register_bits)
         self.cut(tiling.rows, tiling.parts, 1)
         memory_of_sums = root.add(memref.AllocaOp.get(element.attribute, 64, [tiling.columns]))
         memory_of_sums.name_hint = "sums"

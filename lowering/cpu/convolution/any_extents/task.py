@@ -43,7 +43,7 @@ class AnyExtents(BlockTasks):
         """
         super().__init__(convolution.contraction, root)
         self.element = convolution.sums
-        self.tiling = tiling = any_extents_tiling(self.of.at_usual_batch(), self.element.itemsize)
+        self.tiling = tiling = any_extents_tiling(self.of.at_usual_batch(), self.element.itemsize, memory.register_bits)
         product = product or self.of.result_product()
         self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
         self.x, given = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))

@@ -27,6 +27,8 @@ COPY_BYTES = 128 << 10
 """Of the channels that are copied at a time, at most, if they are several."""
 NARROW = 2
 """Vectors of a last panel."""
+OTHER_HEIGHT = 1.05
+"""Work of tiles of two heights, where others are as fast in registers: each is a function that takes long to compile."""
 LINE = 16
 """Elements: planes of a copy begin at multiples, and so many behind what is copied may become zeros."""
 
@@ -57,10 +59,11 @@ class AnyExtentsTiling:
 
 
 @cache
-def any_extents_tiling(of: WindowContraction, itemsize: int) -> AnyExtentsTiling:
-    """The cut of a merged contraction of elements of so many bytes, of least work at typical extents."""
+def any_extents_tiling(of: WindowContraction, itemsize: int, register_bits: int) -> AnyExtentsTiling:
+    """The cut of a merged contraction of elements of so many bytes, of least work at typical extents, for such registers."""
     cuts = (_cut(of, vectors, positions, itemsize) for vectors in range(1, 7) for positions in _room(of, itemsize))
-    return min(cuts, key=lambda cut: _work(of, cut))
+    other = OTHER_HEIGHT if register_bits > 256 else 1.0  # of 8 rows, tiles of 16 registers are slower than of 6
+    return min(cuts, key=lambda cut: _work(of, cut) * (other if cut.tile.taller else 1.0))
 
 
 def _room(of: WindowContraction, itemsize: int) -> Iterator[int]:
