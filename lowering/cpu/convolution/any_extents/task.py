@@ -96,8 +96,12 @@ class AnyExtents(BlockTasks):
         constant, narrow = self.root.index_constant, self.tiling.narrow
         before = scope.add(arith.SubiOp(block.rows, constant(1)))
         length = plus(scope, scope.add(arith.MuliOp(before, self.copy.pitch)), block.columns)
-        split = length if narrow is None else self._split(scope, length)
-        self._panels(scope, (constant(0), split), self.tiling.tile, channels, sweeps)
+        first, split = constant(0), length if narrow is None else self._split(scope, length)
+        if (single := self.tiling.single) is not None:
+            are_few = scope.add(arith.CmpiOp(length, constant(single.width), "sle"))
+            first, split = (scope.add(arith.SelectOp(are_few, length, each)) for each in (first, split))
+            self._panels(scope, (constant(0), first), single, channels, sweeps)
+        self._panels(scope, (first, split), self.tiling.tile, channels, sweeps)
         if narrow is not None:
             self._panels(scope, (split, length), narrow, channels, sweeps)
 

@@ -44,6 +44,8 @@ class AnyExtentsTiling:
     narrow: Tile | None
     """Of the last positions of a block, if they are `most_narrow` at most, as several of its panels are less work."""
     most_narrow: int
+    single: Tile | None
+    """Of one vector, for blocks that have no more positions, if there may be such: windows that are apart make small images."""
     filters: int
     """Of a task, which divide those of a group."""
     channels: int
@@ -97,20 +99,25 @@ def _cut(of: WindowContraction, vectors: int, positions: int, itemsize: int) -> 
     some = max(min(DEPTH // of.taps, FIRST_CACHE // met, COPY_BYTES // (planes_of(of) * plane * itemsize)), 1)
     channels = -(-of.channels // -(-of.channels // some))
     most_narrow = panels * narrow.width if narrow else 0
-    return AnyExtentsTiling(tile, narrow, most_narrow, filters, channels, rows, parts, columns, plane)
+    single = _even(Tile.of(filters, 1, lanes), filters) if narrow and max(of.strides) > 1 else None
+    return AnyExtentsTiling(tile, narrow, most_narrow, single, filters, channels, rows, parts, columns, plane)
 
 
 def _narrow(filters: int, tile: Tile, lanes: int) -> tuple[Tile | None, int]:
     """Tiles of a narrower panel, and how many of them are less work than a whole one."""
-    narrow = Tile.of(filters, NARROW, lanes)
-    if narrow.taller:  # a function to compile for each height, of which one is enough
-        even = (tiles for tiles in range(narrow.tiles + 1, 2 * narrow.tiles) if filters % tiles == 0)
-        tiles = next(even, None)
-        narrow = narrow if tiles is None else replace(narrow, tiles=tiles, height=filters // tiles, taller=0)
+    narrow = _even(Tile.of(filters, NARROW, lanes), filters)
     panels = (tile.vectors - 1) // NARROW
     while panels and panels * narrow.work(filters, 1, 0) >= tile.work(filters, 1, 0):
         panels -= 1
     return (narrow, panels) if panels else (None, 0)
+
+
+def _even(tile: Tile, filters: int) -> Tile:
+    """Of one height if that takes less than twice as many: a function is to compile for each height, of which one is enough."""
+    if not tile.taller:
+        return tile
+    tiles = next((tiles for tiles in range(tile.tiles + 1, 2 * tile.tiles) if filters % tiles == 0), None)
+    return tile if tiles is None else replace(tile, tiles=tiles, height=filters // tiles, taller=0)
 
 
 def _shares(of: WindowContraction, blocks: Extent, filter_bytes: int) -> int:
