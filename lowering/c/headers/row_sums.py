@@ -20,14 +20,17 @@ _NAME = re.compile(rf"fo_streamed_{_ELEMENT}_{_ELEMENT}_(\d)(r?)")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8), "bf16": ("unsigned short", 2), "f16": ("unsigned short", 2)}
 STREAMS = 8
 """Rows of the right operand at a time."""
-DEPTH = 32
+DEPTH = 64
 """Such rows whose sums join those of all: their sums wait in memory that a first cache holds."""
 SUMS_BYTES = 16 << 10
 """Of the sums of a row of the result at most."""
-ALL_SUMS_BYTES = 32 << 10
+ALL_SUMS_BYTES = 24 << 10
 """Of the sums of all rows at most."""
 _BYTES, _WIDE_BYTES = 32, LINE
 """Of a vector: those of sixteen registers, and of thirty-two. No bit depends on it."""
+_SUMS = {1: 8, 2: 4, 3: 4, 4: 2, 5: 2, 6: 2, 7: 1, 8: 1}
+_WIDE_SUMS = {1: 8, 2: 8, 3: 4, 4: 4, 5: 4, 6: 4, 7: 2, 8: 2}
+"""By rows of the result: vectors of its sums side by side, for which there are registers."""
 
 _TEXT = """\
 /* {name}: {rows} row(s) of n columns of c, c_step apart, become sums over k of elements of a, whose rows lie a_step apart and
@@ -43,9 +46,8 @@ static __attribute__((noinline, unused)) void {name}(long k, long n, const {a} *
 #if defined(__AVX512F__)
 {wide_types}#else
 {types}#endif
-  const long lanes = sizeof(fo_v) / sizeof({c});
   {c} part[{rows}][{most}] __attribute__((aligned(64)));
-  fo_v x[{streams}][{rows}];
+  {c} x[{streams}][{rows}];
   a += a_at, b += b_at, c += c_at;
   for (long from = 0; from < k || from == 0; from += {depth}) {{
     const long last = k - from < {depth} ? k : from + {depth};
@@ -55,13 +57,11 @@ static __attribute__((noinline, unused)) void {name}(long k, long n, const {a} *
     for (; u + {streams} <= last; u += {streams}) {{
       const {b} *q = b + u * b_step;
       for (long s = 0; s < {streams}; s++)
-        for (long i = 0; i < {rows}; i++) x[s][i] = (fo_v){{0}} + {left};
+        for (long i = 0; i < {rows}; i++) x[s][i] = {left};
       long j = 0;
-      for (; j + {line} <= n; j += {line}) {{
-{asks}        for (long to = j + {line}; j < to; j += lanes) {{
-{vectors}        }}
-        j -= {line};
-      }}
+#if defined(__AVX512F__)
+{wide}#else
+{narrow}#endif
       for (; j < n; j++) {{
 {elements}      }}
     }}
@@ -105,31 +105,30 @@ def streamed_text(name: str) -> str | None:
         return None
     left, right, rows = found[1], found[2], int(found[3])
     kind, size = _TYPES["f32" if right in NARROW else right]
-    b, stored = _TYPES[right]
-    asks = (f"        __builtin_prefetch(q + {STREAMS + s} * b_step + j, 0, 2);\n" for s in range(STREAMS))
     return _TEXT.format(
         name=name,
         rows=rows,
         a=_TYPES[left][0],
-        b=b,
+        b=_TYPES[right][0],
         c=kind,
         most=most_columns(rows, size),
         wide_types=_types(kind, right, _WIDE_BYTES),
         types=_types(kind, right, _BYTES),
         streams=STREAMS,
         depth=DEPTH,
-        line=LINE // stored,
-        asks="".join(asks) if found[4] else "",
         left=_widened(left, "a[i * a_step + (u + s) * a_beside]"),
         last_left=_widened(left, "a[i * a_step + u * a_beside]"),
         last_right=_widened(right, "q[j]"),
-        vectors=_step(rows, _loads(right), "fo_v", "x[{s}][{i}]", "*(fo_v *)(part[{i}] + j)"),
-        elements=_step(rows, _elements(kind, right), kind, "x[{s}][{i}][0]", "part[{i}][j]"),
+        wide=_loops(rows, right, _WIDE_BYTES // size, _WIDE_SUMS[rows], bool(found[4])),
+        narrow=_loops(rows, right, _BYTES // size, _SUMS[rows], bool(found[4])),
+        elements=_step(
+            rows, 1, "fo_c", [f"  const fo_c b0 = {_widened(right, 'q[{s} * b_step + j]')};"], "part[{i}][j]"
+        ),
     )
 
 
 def _types(kind: str, right: str, width: int) -> str:
-    vector = f"typedef {kind} fo_v __attribute__((vector_size({width}), aligned(sizeof({kind})), may_alias));"
+    vector = f"typedef {kind} fo_c, fo_v __attribute__((vector_size({width}), aligned(sizeof({kind})), may_alias));"
     return "".join(f"  {line}\n" for line in (vector, *narrow_types(right, width)))
 
 
@@ -137,23 +136,33 @@ def _widened(element: str, place: str) -> str:
     return f"fo_{element}_to_f32({place})" if element in NARROW else place
 
 
-def _loads(right: str) -> list[str]:
-    """A vector of each stream."""
-    return [line for s in range(STREAMS) for line in loaded(right, f"b{s}", f"q + {s} * b_step + j", _BYTES)]
+def _loops(rows: int, right: str, lanes: int, beside: int, asks: bool) -> str:
+    """Over columns, some vectors of so many elements at a time, then one by one; `asks` for what the next streams have there."""
+    text, line = "", LINE // _TYPES[right][1]
+    for vectors in sorted({beside, 1}, reverse=True):
+        ahead = [
+            f"__builtin_prefetch(q + ({STREAMS} + {{s}}) * b_step + j + {at}, 0, 2);"
+            for at in range(0, vectors * lanes, line)
+        ]
+        places = [f"q + {{s}} * b_step + j + {v * lanes}" for v in range(vectors)]
+        loads = [text for v, place in enumerate(places) for text in loaded(right, f"b{v}", place, _BYTES)]
+        kept = [f'__asm__("" : "+v"(b{v}));' for v in range(vectors)]
+        if rows > 1:  # gcc would load it again for each row, from two lines where vectors lie across them
+            loads += ["#if defined(__AVX__) && !defined(__clang__)", *kept, "#endif"]
+        sums = _step(rows, vectors, "fo_v", [*loads, *ahead * asks], "*(fo_v *)(part[{i}] + j + {v} * " + f"{lanes})")
+        text += f"      for (; j + {vectors * lanes} <= n; j += {vectors * lanes}) {{\n{sums}      }}\n"
+    return text
 
 
-def _elements(kind: str, right: str) -> list[str]:
-    """The same of one element."""
-    return [f"  const {kind} b{s} = {_widened(right, f'q[{s} * b_step + j]')};" for s in range(STREAMS)]
-
-
-def _step(rows: int, loads: list[str], kind: str, left: str, sums: str) -> str:
-    """What is added to sums of all rows at a column, or at a vector of these: as two sums of half of the streams."""
-    half = STREAMS // 2
-    lines = list(loads)
-    for i in range(rows):
-        low, high = (
-            " + ".join(f"{left.format(s=s, i=i)} * b{s}" for s in range(first, first + half)) for first in (0, half)
-        )
-        lines += [f"  const {kind} low{i} = {low}, high{i} = {high};", f"  {sums.format(i=i)} += low{i} + high{i};"]
-    return "".join(line + "\n" if line.startswith("#") else f"      {line}\n" for line in lines)
+def _step(rows: int, vectors: int, kind: str, loads: list[str], sums: str) -> str:
+    """What is added to sums of all rows at a column, or vectors of these; {i}, {v} and {s} are a row, a vector and a stream."""
+    pairs = [(i, v) for i in range(rows) for v in range(vectors)]
+    lines = [f"  {kind} " + ", ".join(f"s{i}_{v} = {{0}}" for i, v in pairs) + ";"]
+    for s in range(STREAMS):
+        lines += ["  {", *(f"  {load.replace('{s}', str(s))}" for load in loads)]
+        for i in range(rows):
+            lines.append(f"    const fo_c y{i} = x[{s}][{i}];")
+            lines.append("    " + " ".join(f"s{i}_{v} += y{i} * b{v};" for v in range(vectors)))
+        lines.append("  }")
+    lines += [f"  {sums.replace('{i}', str(i)).replace('{v}', str(v))} += s{i}_{v};" for i, v in pairs]
+    return "".join(line.strip() + "\n" if line.strip().startswith("#") else f"      {line}\n" for line in lines)
