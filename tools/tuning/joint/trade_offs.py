@@ -164,7 +164,10 @@ class _Search:
         return kept
 
     def confirm(self, front: Sequence[_Tried]) -> None:
-        """Keeps what fresh pairs say of those that no other beats by their first ones."""
+        """
+        Keeps what fresh pairs say of those that no other beats by their first ones. What has no smaller arena than the rules'
+        plan has to be faster beyond the margin: of near ties the rules' plan stays.
+        """
         for each in front:
             if each.candidate == self.program.default:
                 continue
@@ -172,6 +175,8 @@ class _Search:
                 verdict = judge(self.bench.measure(each.candidate, _TURN, LEAST_PAIRS).pairs)
             except TrialFailed as failure:
                 self.found.failed.append(f"{each.candidate.text}: {failure}")
+                continue
+            if each.arena >= self.found.points[0].arena and not verdict.accepted:
                 continue
             speedup = verdict.low, verdict.median, verdict.high
             self.found.points.append(Point(each.candidate.settings, each.arena, speedup))

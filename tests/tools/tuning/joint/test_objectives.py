@@ -152,18 +152,20 @@ def test_plans_that_no_other_beats() -> None:
     assert "order-for-memory" in text and page.count("<circle") == len(best)
 
 
-def test_luck_of_first_pairs_is_no_plan() -> None:
-    """First pairs that are all too good leave no plan in the front that fresh ones do not confirm."""
+@pytest.mark.parametrize("speed", [0.99, 1.001, 1.019])
+def test_luck_of_first_pairs_is_no_plan(speed: float) -> None:
+    """First pairs that are all too good leave no plan in the front that fresh ones do not confirm, nor is a near tie one."""
 
     class Slow(Bench):
-        SPEEDS: Mapping[str, float] = {}
+        SPEEDS: Mapping[str, float] = {"fuse-injective": speed}
 
     class Same(Table):
         ARENAS: Mapping[str, int] = {}
 
     program = Same(load(TEXT), make_passes(None), "x.mlir")
-    found = trade_offs(program, lambda: Slow(1.5), NONE, False)
-    assert len(found.points) > 1 and [dict(point.edits) for point in found.best()] == [{}]
+    bench = Slow(1.5)
+    found = trade_offs(program, lambda: bench, NONE, False)
+    assert any(pairs != FIRST for _, pairs in bench.asked) and [dict(point.edits) for point in found.best()] == [{}]
     assert "no plan beats the rules' one" in found.said()
     assert not entry_of(program, found.best()[0], 1000)
 
