@@ -11,7 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from fuse_opt.lowering.c.expressions import ExpressionPrinter, row_key, row_type, type_name
 from fuse_opt.lowering.c.op_table import Level
-from fuse_opt.lowering.hints import ROLLED, SCALAR, UNROLL
+from fuse_opt.lowering.hints import ROLLED, SCALAR, SIDE_BY_SIDE, UNROLL
 
 
 class ControlPrinter(ExpressionPrinter):
@@ -65,7 +65,9 @@ class ControlPrinter(ExpressionPrinter):
         ]
         if self.language.simd and op not in self.facts.nested_parallel:
             clauses = (self._clause(combiner, name) for combiner, name in zip(combiners, names, strict=True))
-            self.emit(self.language.simd + "".join(clauses))
+            length = op.attributes.get(SIDE_BY_SIDE)
+            lanes = f" simdlen({length.value.data})" if isinstance(length, IntegerAttr) else ""
+            self.emit(self.language.simd + lanes + "".join(clauses))
         self._open_loop(op, op.body.block.args[0], op.lowerBound[0], op.upperBound[0], op.step[0])
         self.print_body(op.body.block)
         self.indent += 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
@@ -15,7 +15,7 @@ from fuse_opt.dialects.types.extents import estimate, is_number, least
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant, linearize
 from fuse_opt.lowering.cpu.outer_vector_stage import Geometry, OuterVectorStages
 from fuse_opt.lowering.cpu.stage import Range, StageLoops
-from fuse_opt.lowering.hints import SCALAR
+from fuse_opt.lowering.hints import SCALAR, SIDE_BY_SIDE
 from fuse_opt.lowering.kernel.element_emitter import RowBuffer, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, part_bounds
@@ -232,7 +232,8 @@ class LineLoops:
         """The scope of a lane."""
 
     def close(self, loops: StageLoops, is_scalar: bool) -> None:
-        """With `is_scalar` compilers make no vectors of lanes."""
+        """With `is_scalar` compilers make no vectors of lanes, else short ones of what is in memory as words of 32 bits."""
+        are_words = all(dtype(node.value).itemsize == 4 for node in loops.loop_body.nodes)
         lanes, lines = self.lane, self.lane.parent
         assert lines is not None and lines.parent is not None and lines.parent.parent is not None
         planes, holder = lines.parent, lines.parent.parent
@@ -242,7 +243,9 @@ class LineLoops:
             lane.attributes[SCALAR] = UnitAttr()
         else:
             lanes.block.add_op(scf.ReduceOp())
-            lines.block.add_op(loops.parallel(lanes.block, *self._lanes))
+            lines.block.add_op(lane := loops.parallel(lanes.block, *self._lanes))
+            if are_words:
+                lane.attributes[SIDE_BY_SIDE] = IntegerAttr(SHORT, 64)
         lines.block.add_op(scf.YieldOp())
         planes.block.add_ops([loops.loop(lines.block, *self._lines), scf.YieldOp()])
         holder.block.add_op(loops.loop(planes.block, *self._planes))
