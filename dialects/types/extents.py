@@ -72,6 +72,11 @@ def is_number(extent: Extent) -> bool:
     return not isinstance(extent, Size)
 
 
+def number_in(extent: Extent) -> int:
+    """The number that is added to what sizes are multiplied to: 3 of `2*n + 3`."""
+    return _terms(extent).get((), 0)
+
+
 def is_symbol(extent: Extent) -> Symbol | None:
     """The symbol that an extent is and nothing else."""
     found = extent.symbols() if isinstance(extent, Size) else []

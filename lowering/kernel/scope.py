@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr, NoneType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from fuse_opt.dialects.types.dtypes import DType
-from fuse_opt.dialects.types.extents import may_exceed
+from fuse_opt.dialects.types.extents import is_number, may_exceed, number_in
 from fuse_opt.dialects.types.index_expr import Atom, Clamp, Dim, IndexExpr, Loaded, Quotient
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.hints import NONPOSITIVE
@@ -119,6 +119,15 @@ class Scope:
         home = self.home(expression.dims())
         if (found := home.values.get(expression)) is not None:
             return found
+        last, extents = (
+            number_in(expression.constant),
+            (expression.constant, *(factor for _, factor in expression.terms)),
+        )
+        if last and not all(map(is_number, extents)):
+            # Compilers see that places are neighbours, and load them together, where they differ in what is added last.
+            value = home.index(IndexExpr(expression.terms, expression.constant - last))
+            value = home.values[expression] = home.add(arith.AddiOp(value, self.index_constant(last)))
+            return value
         inner = tuple(term for term in expression.terms if home.home(_dims(term[0])) is home)
         outer = IndexExpr(tuple(term for term in expression.terms if term not in inner), expression.constant)
         value: SSAValue | None = home.index(outer) if outer.terms else None
