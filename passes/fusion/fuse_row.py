@@ -146,7 +146,7 @@ def _refuse_repeated(graph: GroupGraph, members: list[Group], loop_body: LoopBod
     if not isinstance(added, int) or not added:
         return None if isinstance(added, int) else added
     refusal = refuse_loss(graph, estimate(graph, members, added))
-    if refusal is None or not any(isinstance(op, KernelOp) for group in members for op in group.ops):
+    if refusal is None or not any(group.merged or isinstance(op, KernelOp) for group in members for op in group.ops):
         return refusal
     bodies = [traced(graph, [group]) for group in members if group.kind == FusionKind.REDUCTION]
     known = [_repeated(graph, body) for body in bodies if not isinstance(body, Refusal)]
