@@ -53,7 +53,8 @@ their meanings are made of.
 A program whose extents are unknown (`?`) is one for all of them, with one text, where each op takes sizes in the place of
 numbers. Generated code does, but where an op asks what is true of some sizes only; of library ops these do not where a library
 runs them, as it takes numbers alone. With one of them the program is compiled for each set of shapes, and a remark
-`specialised` names the op, its kernel and the sizes that nobody could compare.
+`specialised` names the op, its kernel and the sizes that nobody could compare. On CUDA devices whatever a library or the
+host runs takes numbers, such as a convolution, but for [products and reads at positions](../cuda.md#unknown-extents).
 
 | op | takes numbers |
 |---|---|
