@@ -80,19 +80,6 @@ FO_FN float fo_zero_f32(void) {
   return fo_from_bits_f32((fo_{u32|u64})fo_bits(0));
 }
 
-/* fo_zeros_{f32|f64}: so many elements from to[at] on become 0; those behind them, fewer than a vector has, may, too. */
-FO_FN void fo_zeros_f32(float *restrict to, long at, long count) {
-#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
-  typedef float fo_row __attribute__((vector_size(64), aligned(4), may_alias));
-  for (long i = 0; i < count; i += 64 / sizeof *to) *(fo_row *)(to + at + i) = (fo_row){0};
-#elif defined(__AVX__) && defined(__GNUC__) && !defined(__clang__)
-  typedef float fo_row __attribute__((vector_size(32), aligned(4), may_alias));
-  for (long i = 0; i < count; i += 32 / sizeof *to) *(fo_row *)(to + at + i) = (fo_row){0};
-#else
-  for (long i = 0; i < count; i++) to[at + i] = 0.0f;
-#endif
-}
-
 /* fo_rows_{f32|f64}: for each of so many channels, which lie `channel` and `to_channel` elements apart, rows `begin` to `end` from
    to[to_at] on, `count` elements apart and so long: of each, elements `first` to `last` are every `step`-th one of the row of `from`,
    whose element 0 of row 0 would be from[at] and whose rows lie `row` apart; others are 0, as are all elements before and behind

@@ -20,7 +20,7 @@ _NAME = re.compile(rf"fo_streamed_{_ELEMENT}_{_ELEMENT}_(\d)(r?)")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8), "bf16": ("unsigned short", 2), "f16": ("unsigned short", 2)}
 STREAMS = 8
 """Rows of the right operand at a time."""
-DEPTH = 64
+DEPTH = 32
 """Such rows whose sums join those of all: their sums wait in memory that a first cache holds."""
 SUMS_BYTES = 16 << 10
 """Of the sums of a row of the result at most."""
@@ -54,7 +54,14 @@ static __attribute__((noinline, unused)) void {name}(long k, long n, const {a} *
     long u = from;
     for (long i = 0; i < {rows}; i++)
       for (long j = 0; j < n; j++) part[i][j] = 0;
-    for (; u + {streams} <= last; u += {streams}) {{
+    for (; (last - u) % {streams}; u++)
+      for (long i = 0; i < {rows}; i++) {{
+        const {c} y = {last_left};
+        const {b} *restrict q = b + u * b_step;
+        {c} *restrict sums = part[i];
+        for (long j = 0; j < n; j++) sums[j] += y * {last_right};
+      }}
+    for (; u < last; u += {streams}) {{
       const {b} *q = b + u * b_step;
       for (long s = 0; s < {streams}; s++)
         for (long i = 0; i < {rows}; i++) x[s][i] = {left};
@@ -65,13 +72,6 @@ static __attribute__((noinline, unused)) void {name}(long k, long n, const {a} *
       for (; j < n; j++) {{
 {elements}      }}
     }}
-    for (; u < last; u++)
-      for (long i = 0; i < {rows}; i++) {{
-        const {c} y = {last_left};
-        const {b} *restrict q = b + u * b_step;
-        {c} *restrict sums = part[i];
-        for (long j = 0; j < n; j++) sums[j] += y * {last_right};
-      }}
     for (long i = 0; i < {rows}; i++) {{
       {c} *restrict to = c + i * c_step;
       if (from == 0)

@@ -42,6 +42,10 @@ def arrays(name: str, batch: int, height: int, width: int) -> tuple[Array, ...]:
     return tuple(rng.standard_normal(shape).astype(np.float32) for shape in shapes)
 
 
+def never(*_: object) -> bool:
+    return False
+
+
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("more", [False, True], ids=["alone", "residual"])
@@ -53,7 +57,7 @@ def test_panels_of_lines_are_those_of_copies(
     lines, wide = (compiled_for(text, size, tmp_path) for size in (32, 64))
     for program in (lines, wide):  # compiled at the first call
         program(*arrays(name, 1, *SIZES[0]))
-    monkeypatch.setattr(loops, "reads_lines", lambda _: False)
+    monkeypatch.setattr(loops, "reads_lines", never)
     copies = compiled_for(text, 64, tmp_path)
     for number, (height, width) in enumerate(SIZES):
         given = arrays(name, 1 + number % 2, height, width)

@@ -55,6 +55,10 @@ def arrays(name: str, batch: int, height: int, width: int) -> tuple[Array, ...]:
     return tuple(rng.standard_normal(shape).astype(np.float32) for shape in shapes)
 
 
+def never(*_: object) -> bool:
+    return False
+
+
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("more", ["", BIAS], ids=["alone", "bias"])
@@ -66,7 +70,7 @@ def test_sums_of_planes_are_those_of_copies(
     planes, wide = (compiled_for(text, size, tmp_path) for size in (32, 64))
     for program in (planes, wide):  # compiled at the first call
         program(*arrays(name, 1, *SIZES[0]))
-    monkeypatch.setattr(loops, "reads_planes", lambda *_: False)
+    monkeypatch.setattr(loops, "reads_planes", never)
     copies = compiled_for(text, 64, tmp_path)
     for number, (height, width) in enumerate(SIZES):
         given = arrays(name, 1 + number % 2, height, width)
