@@ -179,7 +179,7 @@ TILE_BITS = Knob(
     ("matmul", "attention"),
     False,
     "bits of the vectors that tiles of sums are cut for, in attention of f32 and where a product has more than 9 rows; 2 to 9 "
-    "rows have shorter blocks of depth for 256",
+    "rows have shorter blocks of depth for 256, but where they stream a far right operand",
     (256,),
     usual=512,
 )

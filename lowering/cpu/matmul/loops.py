@@ -3,8 +3,8 @@
 A task is a block of rows and some panels, which are as wide as a tile: block by block of the contracted dimension the panel is
 copied so that a tile finds its elements side by side (few rows read it where it lies, and of more the first tile leaves that
 copy where it can), and all tiles of the rows go over it, each with what follows its sums once they are complete; a single row
-goes over many panels before the next block. Blocks and tiles follow from the shapes alone, and blocks come in order: every
-number of threads gives the same bits.
+goes over many panels before the next block, and few rows that stream the right operand over all of a task's. Blocks and tiles
+follow from the shapes alone, and blocks come in order: every number of threads gives the same bits.
 """
 
 from __future__ import annotations

@@ -412,7 +412,7 @@ def _longest_block(
 ) -> int:
     """
     Of the contracted dimension, where vectors lie along columns: whether the right operand is packed before does not matter,
-    so that it changes no bit. `by_columns`: tiles read the left operand with rows side by side.
+    so that it changes no bit of many rows. `by_columns`: tiles read the left operand with rows side by side.
     """
     if product.rows == 1:
         return ROW_DEPTH

@@ -263,6 +263,15 @@ def test_threads_change_no_bit() -> None:
             np.testing.assert_array_equal(result, results[0])
 
 
+def up_to_the_end(program: Any, arguments: Sequence[Array]) -> Array:
+    """What a program gives of arguments behind which no memory is."""
+    with guarded() as allocate:
+        x, w = (allocate(each, at_end=True) for each in arguments)
+        actual = wide(program(x, w).copy())
+        del x, w
+    return actual
+
+
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("element", ["bf16", "f16"])
@@ -272,10 +281,7 @@ def test_few_rows_stream_narrow_weights(element: str) -> None:
         case = Narrow(extents, (element, element, element), (number == 1, False), "" if number else GELU)
         program = case.compile()
         assert f"fo_streamed_{element}_{element}_{extents[0]}" in program.source and "panel[" not in program.source
-        with guarded() as allocate:
-            x, w = (allocate(each, at_end=True) for each in case.arguments())
-            actual = wide(program(x, w).copy())
-            del x, w
+        actual = up_to_the_end(program, case.arguments())
         exact, unit = wide(fuse_opt.evaluate(case.text, *case.arguments())), {"bf16": 2.0**-8, "f16": 2.0**-11}[element]
         np.testing.assert_allclose(actual, exact, rtol=2.1 * unit, atol=1e-5 * max(np.abs(exact).max(), 1))
 
@@ -289,10 +295,7 @@ def test_few_rows_read_narrow_weights_where_they_lie(element: str) -> None:
         case = Narrow(extents, (element, element, element), (False, True))
         program = case.compile()
         assert f"fo_dot_{element}_" in program.source and "panel[" not in program.source
-        with guarded() as allocate:
-            x, w = (allocate(each, at_end=True) for each in case.arguments())
-            actual = wide(program(x, w).copy())
-            del x, w
+        actual = up_to_the_end(program, case.arguments())
         exact, unit = case.exact(), {"bf16": 2.0**-8, "f16": 2.0**-11}[element]
         np.testing.assert_allclose(actual, exact, rtol=unit, atol=1e-5 * max(np.abs(exact).max(), 1))
 
