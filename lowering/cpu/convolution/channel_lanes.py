@@ -93,10 +93,10 @@ class ChannelLanes:
             read = [constant(width), flat[0], here, constant(self.copy.column_step), flat[1], constant(self.of.taps)]
             weights = [flat[2], constant(0), constant(width)]
             sums = [flat[3], times(inner, column, width), constant(width)]
-            self.tiles.each_height(
+            self.tiles.each_part(
                 inner,
                 number,
-                lambda s, count: s.call_for_effect(lanes_name(self.element.name, count), [*read, *weights, *sums]),
+                lambda s, part: s.call_for_effect(lanes_name(self.element.name, part.rows), [*read, *weights, *sums]),
             )
 
         count_loop(scope, "tile", (constant(0), constant(self.count)), tile)

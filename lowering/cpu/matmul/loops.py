@@ -178,6 +178,7 @@ class _Tiles:
                 self.root,
                 "rows",
                 in_lines=tiling.copies_tiles,
+                repeats=tiling.transposed_rows and tiling.rows is not None,
             )
         if tiling.packs:
             step = LANE_BYTES // self.arithmetic.left.itemsize if tiling.copies_tiles else group
@@ -404,18 +405,16 @@ class _Tiles:
         if self.right is None or self.tiling.tiles_copy:
             tiles(scope, source)
             return
-        few = self._are_few()
-        if self.tiling.rest and not isinstance(few, bool):
-            constant = self.root.index_constant
-            whole = scope.add(arith.CmpiOp(columns.count, constant(self.tiling.width), "eq"))
+        few, tiling = self._are_few(), self.tiling
+        if tiling.rest and not isinstance(few, bool):
+            whole = scope.add(arith.CmpiOp(columns.count, self.root.index_constant(tiling.width), "eq"))
             few = scope.add(arith.AndIOp(few, whole))
-            if (
-                self.tiling.rest == self.tiling.width
-            ):  # what follows sums is there once, of which compilers take their time
-                assert isinstance(source, Matrix)
-                either(scope, few, lambda inner: None, lambda inner: copy(inner) and None)
-                tiles(scope, self.right.matrix, (few, source))
-                return
+        is_even = tiling.rest == tiling.width or (not tiling.rest and tiling.last_width == tiling.width)
+        if is_even and not isinstance(few, bool) and isinstance(source, Matrix):
+            # what follows sums, and the loop over tiles, is there once, of which compilers take their time
+            either(scope, few, lambda inner: None, lambda inner: copy(inner) and None)
+            tiles(scope, self.right.matrix, (few, source))
+            return
         either(scope, few, lambda inner: tiles(inner, source), lambda inner: tiles(inner, copy(inner)))
 
     def _asks(self) -> tuple[Asks, bool] | None:

@@ -35,9 +35,10 @@ class OperandCopy:
         name: str,
         count: int = 1,
         in_lines: bool = False,
+        repeats: bool = False,
     ) -> None:
         self.arithmetic, self.element, self.transposed = arithmetic, element, transposed
-        self.root, self.name, self.in_lines = root, name, in_lines
+        self.root, self.name, self.in_lines, self.repeats = root, name, in_lines, repeats
         rows, columns = extents
         if arithmetic.group > 1 and name == "panel":
             step = -(-columns // PADDING) * PADDING  # of groups
@@ -61,7 +62,10 @@ class OperandCopy:
     def rows(self, scope: Scope, source: Source, rows: SSAValue, depth: SSAValue) -> Matrix:
         """So many rows of the left operand, of so much depth."""
         if self.arithmetic.group == 1:
-            return self._copied(scope, source, rows, depth)
+            found = self._copied(scope, source, rows, depth)
+            if self.repeats:
+                self._repeat_last(scope, rows, depth)
+            return found
         self._call(
             scope, f"fo_rows_{self.element.name}", (rows, depth), source, self.matrix, self._groups(scope, depth)
         )
@@ -115,6 +119,13 @@ class OperandCopy:
             source = self._computed(scope, source, rows, columns)
         copy_matrix(scope, self.element, source, self.matrix, rows, columns)
         return target
+
+    def _repeat_last(self, scope: Scope, rows: SSAValue, depth: SSAValue) -> None:
+        """Puts the last row, of those that lie side by side, behind itself: for tiles of two that one is left over for."""
+        zero, one = map(self.root.index_constant, (0, 1))
+        last = scope.add(arith.SubiOp(rows, one))
+        source, target = (self.matrix.moved(scope, zero, column) for column in (last, rows))
+        copy_matrix(scope, self.element, source, target, depth, one)
 
     def _computed(self, scope: Scope, source: ComputedMatrix, rows: SSAValue, columns: SSAValue) -> Matrix:
         """So many rows and columns, computed in the order in which they are read, in memory of their own on the stack."""

@@ -11,9 +11,12 @@ from xdsl.ir import Block, Region, SSAValue
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.c.headers.product_tiles import tile_name, vector_elements
-from fuse_opt.lowering.cpu.matmul.copies import Matrix, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Matrix, count_loop, plus, times
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
+
+FOUR = 4
+"""Rows, of parts of tiles that have fewer vectors: their sums are as many as a processor adds to at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,33 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
+class TilePart:
+    """What one function computes of a tile."""
+
+    rows: int
+    """Of the function."""
+    at: SSAValue | None = None
+    """The first of them in the tile; None for that."""
+    is_whole: SSAValue | None = None
+    """Whether they all are rows of the tile, if that is not known: else the first one takes the places of all."""
+
+    def step(self, scope: Scope, distance: Extent) -> SSAValue:
+        """From one of them to the next, in a matrix whose rows are so far apart."""
+        step = scope.root.index_constant(distance)
+        if self.is_whole is None:
+            return step
+        return scope.add(arith.SelectOp(self.is_whole, step, scope.root.index_constant(0)))
+
+    def place(self, scope: Scope, row: SSAValue) -> SSAValue:
+        """Of the first of them, in a matrix where the tile begins with this row."""
+        return row if self.at is None else plus(scope, row, self.at)
+
+
+@dataclass(frozen=True, slots=True)
 class RowTiles:
     """
     Tiles of `height` rows, and the first `taller` of one more, of so many vectors beside each other. Where all `rows` are a size,
-    heights are equal ones or differ by one, too, and follow from it at the call: `height` is the most.
+    the last tile has what is left over, in parts of a few heights, as compiling a function for each takes long.
     """
 
     element: DType
@@ -65,11 +91,9 @@ class RowTiles:
     """All rows, where they are a size."""
 
     def first_row(self, scope: Scope, tile: SSAValue) -> SSAValue:
-        if self.every is not None:
-            height, taller = self._cut(scope, self.every)
-            before = scope.add(arith.MinSIOp(tile, taller))
-            return plus(scope, scope.add(arith.MuliOp(tile, height)), before)
         row = times(scope, tile, self.height)
+        if self.every is not None:
+            return scope.add(arith.MinSIOp(row, scope.root.index_constant(self.every)))
         if not self.taller:
             return row
         return plus(scope, row, scope.add(arith.MinSIOp(tile, scope.root.index_constant(self.taller))))
@@ -78,33 +102,72 @@ class RowTiles:
         """Of a tile."""
         constant = scope.root.index_constant
         if self.every is not None:
-            height, taller = self._cut(scope, self.every)
-            is_taller = scope.add(arith.CmpiOp(tile, taller, "slt"))
-            return scope.add(arith.SelectOp(is_taller, plus(scope, height, constant(1)), height))
+            left_over = scope.add(arith.SubiOp(constant(self.every), times(scope, tile, self.height)))
+            return scope.add(arith.MinSIOp(left_over, constant(self.height)))
         if not self.taller:
             return constant(self.height)
         is_taller = scope.add(arith.CmpiOp(tile, constant(self.taller), "slt"))
         return scope.add(arith.SelectOp(is_taller, constant(self.height + 1), constant(self.height)))
 
-    def each_height(
-        self, scope: Scope, tile: SSAValue, build: Callable[[Scope, int], None], is_first: bool = False
+    def each_part(
+        self,
+        scope: Scope,
+        tile: SSAValue,
+        build: Callable[[Scope, TilePart], None],
+        is_first: bool = False,
+        repeats: bool = True,
     ) -> None:
-        """Code for a tile, which may be known to be the first one, given how many rows it has."""
+        """
+        Code for the parts of a tile, which may be known to be the first one; `repeats`: whether what is built may compute a row
+        twice, in the place of the next one.
+        """
         if self.every is not None:
-            _each_of(scope, self.rows(scope, tile), self.height, build)
+            rows, most = self.rows(scope, tile), self.height
+            is_whole = scope.add(arith.CmpiOp(rows, scope.root.index_constant(most), "eq"))
+            either(
+                scope,
+                is_whole,
+                lambda inner: build(inner, TilePart(most)),
+                lambda inner: self._each_left_over(inner, rows, build, repeats),
+            )
             return
         taller: SSAValue | bool = is_first and self.taller > 0
         if self.taller and not is_first:
             taller = scope.add(arith.CmpiOp(tile, scope.root.index_constant(self.taller), "slt"))
-        either(scope, taller, lambda inner: build(inner, self.height + 1), lambda inner: build(inner, self.height))
+        either(
+            scope,
+            taller,
+            lambda inner: build(inner, TilePart(self.height + 1)),
+            lambda inner: build(inner, TilePart(self.height)),
+        )
 
-    def _cut(self, scope: Scope, rows: Extent) -> tuple[SSAValue, SSAValue]:
-        """The least height of a tile, and how many tiles have one row more."""
-        root = scope.root
-        every, tiles = root.index_constant(rows), root.index_constant(-(-rows // self.height))
-        cut = ("tiles", rows, self.height)
-        height = root.made((*cut, "height"), lambda: arith.DivSIOp(every, tiles))
-        return height, root.made((*cut, "taller"), lambda: arith.RemSIOp(every, tiles))
+    def _each_left_over(
+        self, scope: Scope, rows: SSAValue, build: Callable[[Scope, TilePart], None], repeats: bool
+    ) -> None:
+        """Code for fewer rows than a tile has: for fours if the tile is narrow, as twos wait there for sums, twos, and one."""
+        constant = scope.root.index_constant
+        at = constant(0)
+
+        def over(height: int, end: SSAValue) -> None:
+            nonlocal at
+            count_loop(scope, "row", (at, end), lambda inner, row: build(inner, TilePart(height, row)), height)
+            at = end
+
+        def multiple(of: int) -> SSAValue:
+            return scope.add(arith.SubiOp(rows, scope.add(arith.RemSIOp(rows, constant(of)))))
+
+        if self.height > FOUR > self.vectors:
+            over(FOUR, multiple(FOUR))
+        if not repeats:
+            over(2, multiple(2))
+            over(1, rows)
+            return
+
+        def two(inner: Scope, row: SSAValue) -> None:
+            is_whole = inner.add(arith.CmpiOp(plus(inner, row, constant(1)), rows, "slt"))
+            build(inner, TilePart(2, row, is_whole))
+
+        count_loop(scope, "row", (at, rows), two, 2)
 
     def multiply(
         self,
@@ -127,38 +190,31 @@ class RowTiles:
         asked for that far from where it is.
         """
         columns, constant = self.vectors * vector_elements(self.element.name), scope.root.index_constant
-        arguments = [depth]
-        for matrix in (left, right, sums):
-            arguments += [flat_memory(scope.root, matrix.memory), matrix.at, constant(matrix.row)]
-        arguments.append(add)
+        ends = [add]
         if taps is not None:
             count = constant(taps.count) if isinstance(taps.count, int) else taps.count
             table = [flat_memory(scope.root, taps.offsets), count]
-            arguments += [constant(taps.step), *table] if ahead is None else [*table, ahead]
+            ends += [constant(taps.step), *table] if ahead is None else [*table, ahead]
             if taps.chosen is not None:
-                arguments.append(flat_memory(scope.root, taps.chosen))
+                ends.append(flat_memory(scope.root, taps.chosen))
         by_taps = "taps" if taps is None or taps.chosen is None else "chosen"
         kind = "tile" if taps is None else "windows" if ahead is not None else by_taps
-        self.each_height(
-            scope,
-            tile,
-            lambda inner, rows: inner.call_for_effect(
-                tile_name(self.element.name, rows, columns, turned or (ahead is not None and side_by_side), kind),
-                arguments,
-            ),
-        )
+        transposed, zero = turned or (ahead is not None and side_by_side), constant(0)
+
+        def call(inner: Scope, part: TilePart) -> None:
+            arguments = [depth]
+            for matrix in (left, right, sums):
+                at, step = matrix.at, constant(matrix.row)
+                if part.at is not None and matrix is not right:
+                    at, step = matrix.place(inner, part.at, zero), part.step(inner, matrix.row)
+                arguments += [flat_memory(scope.root, matrix.memory), at, step]
+            name = tile_name(self.element.name, part.rows, columns, transposed, kind)
+            inner.call_for_effect(name, arguments + ends)
+
+        self.each_part(scope, tile, call)
 
 
 Build = Callable[[Scope], None]
-
-
-def _each_of(scope: Scope, value: SSAValue, most: int, build: Callable[[Scope, int], None]) -> None:
-    """Code for each number from `most` down to 1 that a value may be."""
-    if most == 1:
-        build(scope, 1)
-        return
-    found = scope.add(arith.CmpiOp(value, scope.root.index_constant(most), "eq"))
-    either(scope, found, lambda inner: build(inner, most), lambda inner: _each_of(inner, value, most - 1, build))
 
 
 def either(scope: Scope, condition: SSAValue | bool, then: Build, otherwise: Build | None = None) -> None:

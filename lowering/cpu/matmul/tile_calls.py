@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.types.dtypes import F32
+from fuse_opt.dialects.types.dtypes import F32, F64
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.c.headers.product_dots import dot_name
 from fuse_opt.lowering.c.headers.product_groups import ASKS, LINES
-from fuse_opt.lowering.c.headers.product_tiles import tile_name
+from fuse_opt.lowering.c.headers.product_tiles import tile_name, vector_elements
 from fuse_opt.lowering.c.headers.row_sums import streamed_name
 from fuse_opt.lowering.cpu.matmul.asking import Following
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, element_of
-from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, either
+from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, TilePart, either
 from fuse_opt.lowering.cpu.matmul.tiling import Tiling
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
@@ -72,7 +72,9 @@ class TileCalls:
 
     @property
     def rows(self) -> RowTiles:
-        return RowTiles(F32, 1, self.tiling.height, self.tiling.taller, self.tiling.rows)
+        sums = F64 if self.element == F64.name else F32  # narrow elements are added up in 32 bits
+        vectors = self.tiling.width // vector_elements(sums.name)
+        return RowTiles(sums, vectors, self.tiling.height, self.tiling.taller, self.tiling.rows)
 
     def emit(self, scope: Scope, tiles: Bounds, first: SSAValue, block: TileBlock) -> None:
         """Calls for the tiles within the bounds, of which the first begins with the row `first`."""
@@ -179,23 +181,28 @@ class TileCalls:
         is_first = block.copy is not None and self.tiling.row_blocks == 1
         following = block.following if block.copy is None else None
         ends = following.arguments(scope, tile) if following is not None else []
-        self.rows.each_height(
-            scope, tile, lambda inner, rows: self._call(inner, rows, columns, row, at, block, ends), is_first
+        self.rows.each_part(
+            scope,
+            tile,
+            lambda inner, part: self._call(inner, part, columns, row, at, block, ends),
+            is_first,
+            self.element in (F32.name, F64.name),
         )
 
     def _call(
         self,
         scope: Scope,
-        rows: int,
+        part: TilePart,
         columns: int,
         row: SSAValue,
         column: SSAValue,
         block: TileBlock,
         asked: Sequence[SSAValue],
     ) -> None:
-        left, right, out, root = block.left, block.right, block.out, scope.root
+        left, right, out, root, rows = block.left, block.right, block.out, scope.root, part.rows
         zero = root.index_constant(0)
-        along = self.tiling.along_depth
+        along, in_tile = self.tiling.along_depth, part.place(scope, zero)
+        row = part.place(scope, row)
         transposed = self.tiling.transposed_rows
         name = dot_name(element_of(right.memory).name, rows, columns, self.tiling.is_far)
         if not along:
@@ -209,14 +216,14 @@ class TileCalls:
         arguments = [
             block.depth,
             flat_memory(root, left.memory),
-            left.place(scope, zero if block.has_tile else row, zero),
-            root.index_constant(left.column if transposed else left.row),
+            left.place(scope, in_tile if block.has_tile else row, zero),
+            root.index_constant(left.column) if transposed else part.step(scope, left.row),
             flat_memory(root, right.memory),
             right.place(scope, zero, column),
             root.index_constant(right.column if along else right.row),
             flat_memory(root, out.memory),
-            out.place(scope, zero if block.is_alone else row, column),
-            root.index_constant(out.row),
+            out.place(scope, in_tile if block.is_alone else row, column),
+            part.step(scope, out.row),
             block.add,
         ]
         if self.registers is not None:
