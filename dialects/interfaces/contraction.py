@@ -65,4 +65,8 @@ class Contraction:
 
 def row_major(extents: Sequence[int]) -> list[int]:
     """The strides of a dense tensor, 0 along axes of one element."""
-    return [prod(extents[axis + 1 :]) if extents[axis] != 1 else 0 for axis in range(len(extents))]
+    found, behind = list[int](), 1
+    for extent in reversed(extents):
+        found.append(behind if extent != 1 else 0)
+        behind *= extent
+    return found[::-1]

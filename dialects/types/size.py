@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd
 
 from fuse_opt.dialects.types import polynomial, size_proofs
@@ -141,6 +141,8 @@ class Size:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         return isinstance(other, Size) and self._hash == other._hash and self.terms == other.terms
 
     def __add__(self, other: Extent) -> Extent:
@@ -153,7 +155,7 @@ class Size:
         return of_terms(polynomial.plus(_terms(other), self.terms, -1)) if _is_extent(other) else NotImplemented
 
     def __mul__(self, other: Extent) -> Extent:
-        return of_terms(polynomial.times(self.terms, _terms(other))) if _is_extent(other) else NotImplemented
+        return _product(self, other) if _is_extent(other) else NotImplemented
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -266,6 +268,12 @@ def _terms(extent: Extent) -> Terms:
 
 def _is_extent(value: object) -> bool:
     return isinstance(value, int | Size)
+
+
+@lru_cache(4096)
+def _product(a: Size, b: Extent) -> Extent:
+    """The same few, numbers of elements and of bytes, are asked for again and again."""
+    return of_terms(polynomial.times(a.terms, _terms(b)))
 
 
 def _is_at_most(a: Extent, b: Extent) -> bool:

@@ -105,6 +105,8 @@ def extents_of(type_: TensorType[Attribute]) -> tuple[Extent, ...]:
     """The extents of a tensor type: numbers, sizes where it has them, and DYNAMIC_INDEX for any other `?`."""
     if isinstance(type_.encoding, NoneAttr):
         return tuple([extent.data for extent in type_.shape.data])
+    if isinstance(type_.encoding, ShapeAttr):
+        return type_.encoding.sizes
     found = part_of(type_, is_layout=False)
     return found.sizes if isinstance(found, ShapeAttr) else tuple(type_.get_shape())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 from xdsl.dialects.builtin import BoolAttr, TensorType
@@ -110,17 +111,8 @@ class MatmulOp(OpaqueOp):
         return self.dtype
 
     def contraction(self) -> Contraction | None:
-        result = shape(self.result)
-        lhs, rhs = _strides(self.lhs, flag(self.transpose_lhs)), _strides(self.rhs, flag(self.transpose_rhs))
-        lhs = lhs if len(lhs) > 1 else [0, *lhs]
-        rhs = rhs if len(rhs) > 1 else [*rhs, 0]
-        rows = result[-1 - (len(shape(self.rhs)) > 1)] if len(shape(self.lhs)) > 1 else 1
-        columns = result[-1] if len(shape(self.rhs)) > 1 else 1
-        inner = shape(self.lhs)
-        depth = inner[-2] if flag(self.transpose_lhs) else inner[-1]
-        batch = result[: len(result) - (len(shape(self.lhs)) > 1) - (len(shape(self.rhs)) > 1)]
-        left, right = ([0] * (len(batch) + 2 - len(strides)) + strides for strides in (lhs, rhs))
-        return Contraction(batch, rows, columns, depth, tuple(left), tuple(right)).merged()
+        transposed = flag(self.transpose_lhs), flag(self.transpose_rhs)
+        return _contraction(shape(self.lhs), shape(self.rhs), shape(self.result), transposed)
 
     def scaled_axes(self) -> tuple[int, int] | None:
         rank = len(shape(self.rhs))
@@ -229,9 +221,24 @@ def _holds(wider: DType, element: DType) -> bool:
     return wider.bits > element.bits and (wider.kind is element.kind or signed_of_unsigned)
 
 
-def _strides(value: SSAValue, transposed: bool) -> list[int]:
+@lru_cache(1024)  # rules ask for it at every change of a program, whose layers are alike
+def _contraction(
+    left: tuple[int, ...], right: tuple[int, ...], result: tuple[int, ...], transposed: tuple[bool, bool]
+) -> Contraction:
+    depth = left[-2] if transposed[0] else left[-1]
+    lhs, rhs = _strides(left, transposed[0]), _strides(right, transposed[1])
+    lhs = lhs if len(lhs) > 1 else [0, *lhs]
+    rhs = rhs if len(rhs) > 1 else [*rhs, 0]
+    rows = result[-1 - (len(right) > 1)] if len(left) > 1 else 1
+    columns = result[-1] if len(right) > 1 else 1
+    batch = result[: len(result) - (len(left) > 1) - (len(right) > 1)]
+    lhs, rhs = ([0] * (len(batch) + 2 - len(strides)) + strides for strides in (lhs, rhs))
+    return Contraction(batch, rows, columns, depth, tuple(lhs), tuple(rhs)).merged()
+
+
+def _strides(extents: tuple[int, ...], transposed: bool) -> list[int]:
     """Of an operand's axes as they are multiplied."""
-    strides = row_major(shape(value))
+    strides = row_major(extents)
     return [*strides[:-2], strides[-1], strides[-2]] if transposed else strides
 
 
