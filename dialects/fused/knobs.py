@@ -157,6 +157,15 @@ AHEAD = Knob(
     "bytes that memory is asked for ahead, in the order of rows; without it [where caches are too small](#schedules)",
     (1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16),
 )
+NEXT_ROW = Knob(
+    "next_row",
+    Words(("asked", "left")),
+    ("row",),
+    True,
+    "whether a loop that computes asks for memory of the next row, [where caches are too small](#schedules), or leaves that to the "
+    "processor",
+    ("left",),
+)
 UNROLL = Knob(
     "unroll",
     Counts(1, 8, power=True),
@@ -219,6 +228,7 @@ KNOBS = (
     TASKS,
     ROWS_AT_A_TIME,
     AHEAD,
+    NEXT_ROW,
     UNROLL,
     VECTOR,
     TILE_BITS,

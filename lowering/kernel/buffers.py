@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import LANES, LENT, REGISTER_BITS, TASKS
+from fuse_opt.dialects.fused.knobs import LANES, LENT, NEXT_ROW, REGISTER_BITS, TASKS
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.dialects.types.size import Extent
@@ -63,6 +63,8 @@ class KernelBuffers:
         """Whether stores go past the caches where they can."""
         self.deferred = is_deferred(kernel)
         """Whether a row's are to be made while the next one is computed, where they can."""
+        self.asks = NEXT_ROW.word(kernel) == "asked"
+        """Whether loops may ask for memory of the next row."""
         self.lanes = LANES.count(kernel)
         """Accumulators of a reduction side by side, where the schedule says how many."""
         self.lent = LENT.number(kernel)

@@ -29,9 +29,12 @@ SUM = """
     fused.yield %1 : RESULT"""
 SHARES = """
     %1 = graph.exp %0 : (TYPE) -> TYPE
-    %2 = graph.sum %1 {axes = array<i64: 1>, keepdims = true} : (TYPE) -> tensor<300x1xf32>
-    %3 = graph.divide %1, %2 : (TYPE, tensor<300x1xf32>) -> TYPE
-    fused.yield %3 : TYPE"""
+    %2 = graph.sum %1 {axes = array<i64: 1>, keepdims = true} : (TYPE) -> tensor<700x1xf32>
+    %3 = graph.divide %1, %2 : (TYPE, tensor<700x1xf32>) -> TYPE
+    %4 = graph.tanh %3 : (TYPE) -> TYPE
+    %5 = graph.sum %4 {axes = array<i64: 1>, keepdims = true} : (TYPE) -> tensor<700x1xf32>
+    %6 = graph.divide %4, %5 : (TYPE, tensor<700x1xf32>) -> TYPE
+    fused.yield %6 : TYPE"""
 TURNED = """
     %1 = graph.permute_dims %0 {axes = array<i64: 1, 0>} : (TYPE) -> RESULT
     %2 = graph.exp %1 : (RESULT) -> RESULT
@@ -44,7 +47,7 @@ PRODUCT = """
     fused.yield %1 : RESULT"""
 KERNELS = {
     "pointwise": (CHAIN, "300x400xbf16", "300x400xbf16"),
-    "row": (SHARES, "300x400xf32", "300x400xf32"),
+    "row": (SHARES, "700x400xf32", "700x400xf32"),
     "column": (SUM.replace("AXIS", "0"), "400x250xf32", "250xf32"),
     "split": (SUM.replace("AXIS", "1"), "2x50000xf32", "2xf32"),
     "tile": (TURNED, "300x400xf32", "400x300xf32"),
