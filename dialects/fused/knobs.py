@@ -162,8 +162,8 @@ NEXT_ROW = Knob(
     Words(("asked", "left")),
     ("row",),
     True,
-    "whether a loop that computes asks for memory of the next row, [where caches are too small](#schedules), or leaves that to the "
-    "processor",
+    "whether a loop that computes asks for memory of the next row, [where caches are too small](#schedules), or leaves that to "
+    "the processor",
     ("left",),
 )
 UNROLL = Knob(

@@ -27,8 +27,8 @@ from fuse_opt.lowering.cpu.attention.weights import WeightRows
 from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, fill_columns
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
-from fuse_opt.lowering.cpu.matmul.tile_shapes import REGISTERS
-from fuse_opt.lowering.cpu.matmul.tiling import NEAR_BYTES
+from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import REGISTERS
+from fuse_opt.lowering.cpu.matmul.tilings.tiling import NEAR_BYTES
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fuse_opt.dialects.analysis.contractions.attention_gradients import AttentionGradient
 from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.lowering.cpu.attention.tiling import PADDING
-from fuse_opt.lowering.cpu.matmul.tile_copies import CROWDED_BYTES
-from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, RATE, REGISTERS
+from fuse_opt.lowering.cpu.matmul.tilings.tile_copies import CROWDED_BYTES
+from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import MOST_ROWS, RATE, REGISTERS
 
 BLOCK_KEYS = 128
 """At most, about: with as many rows their scores, and panels of all operands, stay in a second cache."""

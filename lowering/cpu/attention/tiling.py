@@ -8,13 +8,14 @@ from typing import cast
 
 from fuse_opt.dialects.analysis.contractions.attention import MOST_ON_STACK, most_keys
 from fuse_opt.dialects.analysis.contractions.packed_panels import NARROW_BITS
-from fuse_opt.dialects.analysis.contractions.product_copies import DEPTH
+from fuse_opt.dialects.analysis.contractions.product_copies import DEPTH, FEWEST_TASKS
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.cpu.matmul.tile_copies import CROWDED_BYTES
-from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, NARROW, RATE, REGISTERS, WIDE
-from fuse_opt.lowering.cpu.matmul.tiling import FEWEST_TASKS, NARROW_DEPTH, depth_blocks
+from fuse_opt.lowering.cpu.matmul.tilings.choice import NARROW_DEPTH
+from fuse_opt.lowering.cpu.matmul.tilings.tile_copies import CROWDED_BYTES
+from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import MOST_ROWS, NARROW, RATE, REGISTERS, WIDE
+from fuse_opt.lowering.cpu.matmul.tilings.tiling import depth_blocks
 
 PADDING = 16
 """Elements between rows of scores, so that they lie in different sets of a cache."""

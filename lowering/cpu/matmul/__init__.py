@@ -1,6 +1,6 @@
-"""Products as tiles of sums in registers: how they are cut, copied and gone through.
+"""Products as tiles of sums in registers: what tasks copy, sum up and store.
 
 May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis,
 dialects/analysis/contractions, lowering, lowering/program, lowering/kernel, lowering/loops, lowering/c/headers,
-lowering/cpu.
+lowering/cpu, lowering/cpu/matmul/tilings.
 """

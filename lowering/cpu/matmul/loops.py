@@ -35,8 +35,6 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import estimate, is_decided, may_exceed
 from fuse_opt.lowering.c.headers.matrix_tiles import FEWEST_ROWS
 from fuse_opt.lowering.cpu.kernel import KernelLoops, kernel_block
-from fuse_opt.lowering.cpu.matmul.any_columns import takes_any_columns, tiling_for_any_columns
-from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic, arithmetic_of
 from fuse_opt.lowering.cpu.matmul.asking import Asks, Following, shared_asks
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source, operand_matrix
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, fill_columns, plus, times
@@ -44,8 +42,11 @@ from fuse_opt.lowering.cpu.matmul.operand_copy import OperandCopy
 from fuse_opt.lowering.cpu.matmul.product_sums import Columns, ProductSums, Rows
 from fuse_opt.lowering.cpu.matmul.row_tiles import either
 from fuse_opt.lowering.cpu.matmul.tile_calls import TileBlock, TileCalls
-from fuse_opt.lowering.cpu.matmul.tile_copies import FEWEST_PANELS
-from fuse_opt.lowering.cpu.matmul.tiling import FEW_COLUMNS, LEAST_STRETCH, SMALL_BYTES, Tiling, choose_tiling
+from fuse_opt.lowering.cpu.matmul.tilings.any_columns import takes_any_columns, tiling_for_any_columns
+from fuse_opt.lowering.cpu.matmul.tilings.arithmetic import Arithmetic, arithmetic_of
+from fuse_opt.lowering.cpu.matmul.tilings.choice import choose_tiling
+from fuse_opt.lowering.cpu.matmul.tilings.tile_copies import FEWEST_PANELS
+from fuse_opt.lowering.cpu.matmul.tilings.tiling import FEW_COLUMNS, LEAST_STRETCH, SMALL_BYTES, Tiling
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, operand_pass
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory, part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import Scope

@@ -9,9 +9,9 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.dialects.types.dtypes import DType
-from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source
 from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, plus, times
+from fuse_opt.lowering.cpu.matmul.tilings.arithmetic import Arithmetic
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
 

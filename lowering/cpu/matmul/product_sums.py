@@ -15,7 +15,7 @@ from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, plus, times
 from fuse_opt.lowering.cpu.matmul.direct_result import direct_result, stored_rows
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles
-from fuse_opt.lowering.cpu.matmul.tiling import Tiling
+from fuse_opt.lowering.cpu.matmul.tilings.tiling import Tiling
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.scope import Scope
 

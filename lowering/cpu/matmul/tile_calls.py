@@ -17,7 +17,7 @@ from fuse_opt.lowering.c.headers.row_sums import streamed_name
 from fuse_opt.lowering.cpu.matmul.asking import Following
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, element_of
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, TilePart, either
-from fuse_opt.lowering.cpu.matmul.tiling import Tiling
+from fuse_opt.lowering.cpu.matmul.tilings.tiling import Tiling
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
 

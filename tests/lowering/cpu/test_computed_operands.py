@@ -15,7 +15,7 @@ from thread_counts import by_threads
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.product_copies import times_copied
 from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.lowering.cpu.matmul.tiling import choose_tiling
+from fuse_opt.lowering.cpu.matmul.tilings.choice import choose_tiling
 from fuse_opt.lowering.program import Array
 from fuse_opt.lowering.program.float_formats import NARROW, widen
 

@@ -16,7 +16,8 @@ from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_of
-from fuse_opt.lowering.cpu.matmul.tiling import Tiling, choose_tiling
+from fuse_opt.lowering.cpu.matmul.tilings.choice import choose_tiling
+from fuse_opt.lowering.cpu.matmul.tilings.tiling import Tiling
 from fuse_opt.runtime.cpu.program import CpuProgram
 
 Array = np.ndarray[Any, Any]

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
+from fuse_opt.dialects.analysis.contractions.product_copies import TASK_OPERATIONS
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.extents import estimate, smallest
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.convolution.tilings.blocks import planes_of
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import DEPTH, FEWEST_TASKS, FIRST_CACHE, SUM_BYTES, Tile
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
-from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 
 LONGEST_PART = 64
 """Positions of a part of a row, at most, where a block may have several rows."""

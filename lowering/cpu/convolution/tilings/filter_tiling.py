@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES, has_narrow_panels
+from fuse_opt.dialects.analysis.contractions.product_copies import TASK_OPERATIONS
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tilings.blocks import Block, copied_elements
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
-from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, NARROW, REGISTERS
-from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
+from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import MOST_ROWS, NARROW, REGISTERS
 
 DEPTH = 256
 """Channels and taps that are summed up at a time, about: a second cache holds what a panel has of them for all positions."""

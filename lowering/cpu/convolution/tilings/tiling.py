@@ -9,6 +9,7 @@ from math import prod
 from typing import TypeVar
 
 from fuse_opt.dialects.analysis.contractions.convolutions import LARGEST_COPY
+from fuse_opt.dialects.analysis.contractions.product_copies import TASK_OPERATIONS
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tilings.blocks import (
     Block,
@@ -17,8 +18,7 @@ from fuse_opt.lowering.cpu.convolution.tilings.blocks import (
     candidate_blocks,
     copied_elements,
 )
-from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, REGISTERS
-from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
+from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import MOST_ROWS, REGISTERS
 
 MOST_VECTORS = 8
 """Of a tile side by side."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import gcd, prod
 
+from fuse_opt.dialects.analysis.contractions.product_copies import TASK_OPERATIONS
 from fuse_opt.dialects.analysis.contractions.weight_gradients import columns_of, joins_taps
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS, RATE, Tile
-from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 
 COPY_BYTES = 192 << 10
 """Of a block's copy of the input, about: what a second cache holds beside the sums."""

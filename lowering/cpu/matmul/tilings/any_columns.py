@@ -16,9 +16,10 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
 )
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.extents import estimate, is_number, may_exceed, most
-from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
-from fuse_opt.lowering.cpu.matmul.tile_shapes import NARROW
-from fuse_opt.lowering.cpu.matmul.tiling import NARROW_ITEMS, Tiling
+from fuse_opt.lowering.cpu.matmul.tilings.arithmetic import Arithmetic
+from fuse_opt.lowering.cpu.matmul.tilings.choice import NARROW_ITEMS
+from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import NARROW
+from fuse_opt.lowering.cpu.matmul.tilings.tiling import Tiling
 
 HEIGHT = 4
 """Rows of a tile at most: there is a function for each height, of which compilers take their time."""

@@ -1,19 +1,17 @@
-"""How a product is cut: form and extents of a tile, panels of the right operand, blocks of the contracted dimension, tasks."""
+"""How a product is cut, by its extents and strides, the elements that it is computed in, and what is in copies."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES, NARROW_BITS, is_narrow
 from fuse_opt.dialects.analysis.contractions.product_copies import (
-    BLOCK_ROWS,
     COPY_BYTES,
     DEPTH,
     FEW_ROWS,
     FEW_TRANSPOSED,
     FEWEST_COPYING,
-    FEWEST_TASKS,
     LONGEST_COPY,
     NEAR_COPY_BYTES,
     PANELS_OF_COPY,
@@ -24,18 +22,17 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
     near_depth,
 )
 from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.dialects.types.extents import estimate, is_number
-from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.c.headers.row_sums import STREAMS, most_columns
-from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
-from fuse_opt.lowering.cpu.matmul.tile_copies import (
-    CROWDED_BYTES,
+from fuse_opt.dialects.types.extents import is_number
+from fuse_opt.lowering.cpu.matmul.tilings.any_rows import tiling_for_any_rows
+from fuse_opt.lowering.cpu.matmul.tilings.arithmetic import Arithmetic
+from fuse_opt.lowering.cpu.matmul.tilings.streamed_rows import is_streamed, streamed
+from fuse_opt.lowering.cpu.matmul.tilings.tile_copies import (
     TALL_BLOCK_ROWS,
     copies_tiles,
     panels_of_copies,
     tiles_of_block,
 )
-from fuse_opt.lowering.cpu.matmul.tile_shapes import (
+from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import (
     NARROW,
     WIDE,
     TileShape,
@@ -45,11 +42,18 @@ from fuse_opt.lowering.cpu.matmul.tile_shapes import (
     grouped_shape,
     padded_shape,
     panel_shape,
-    shape_for_any_rows,
+)
+from fuse_opt.lowering.cpu.matmul.tilings.tiling import (
+    FEW_COLUMNS,
+    NEAR_BYTES,
+    SMALL_BYTES,
+    Tiling,
+    depth_blocks,
+    is_crowd,
+    is_far,
+    panels_at_a_time,
 )
 
-FEW_COLUMNS = 16
-"""Below which rows of the result fill no vector, so that sums are vectors along the contracted dimension where it is long."""
 FEWEST_NARROW, FILLED = 8, 2 / 3
 """Of columns next to the narrow vectors that hold them: tiles of these, of rows as they lie, are faster than such sums (9 and 10
 columns 0.9 times as fast, 11 to 15 1.0 to 2.4, 8 1.0 to 1.6; measured)."""
@@ -58,8 +62,6 @@ SHORT_DEPTH = 16
 PADDED_DEPTH = 64
 """Of the contracted dimension: up to it, columns that fill most of a vector are in one with zeros behind them, of which a row's
 sums are one, too (measured)."""
-SMALL_BYTES = 48 << 10
-"""Of a right operand that first caches hold: it is read where it lies, too."""
 MOST_VECTORS = {1: 8, 2: 8, 3: 7, 4: 6, 5: 5, 7: 3, 8: 3, 9: 3}
 """
 By rows of a product: side by side, of its tile, which reads long stretches of the right operand where it lies. One tile of all
@@ -68,18 +70,6 @@ rows reads it once: 7 to 9 rows are 1.1 to 1.4 times as fast as in two tiles of 
 ROW_DEPTH = 32
 """Of a block of the contracted dimension of a single row, which goes over all columns: as many streams, each of a row of the
 right operand, as processors ask ahead for."""
-FEWEST_STREAMED = 256
-"""Columns from which on rows of the right operand are streams, all of a task's at a time (128 take 1.1 times as long so)."""
-MOST_STREAMED, MOST_NEAR_STREAMED = 8, 1
-"""Rows of a product that stream a right operand that second caches do not hold (1.1 to 2.0 times as fast), and one that they do:
-two and three rows of a near one take 1.1 to 1.4 times as long so (Zen 4). Narrow floats, which are widened as they are read, are
-streams in either case (2 to 3 times as fast)."""
-STREAMED_VECTORS = 4
-"""Of a panel then, which is what threads share."""
-ROW_SUMS_BYTES = 32 << 10
-"""Of the sums of a single row that are added to at each block."""
-LEAST_STRETCH = 1024
-"""Of the columns that a thread gets of a single row: shorter ones take a tenth longer."""
 NEAR_ROWS = 64
 """Rows from which on a task has one block of them, or several."""
 NEAR_DEPTH = 128
@@ -122,105 +112,9 @@ FEWEST_TILES = 12
 """That read panels of narrow elements often enough: those of fewer do so while a first cache has what was copied."""
 SHORTEST_BLOCK = 64
 """Rows of a block at least, where there are more of them for more tasks."""
-NEAR_BYTES = 1 << 20
-"""Of an operand that second caches hold: a tile's rows of a transposed left one, side by side there, are read where they lie."""
 WIDENED_BYTES = 512 << 10
 """Of rows of narrow elements that are copied into wider ones: for each block of them the panels are widened again, so there are
 fewer of these than where panels are copied as they are (measured: 0.90 to 0.98 of the time)."""
-CROWD = 9
-"""Rows of a tile that are too many for such a set."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tiling:
-    """The cut of a product; all of it follows from extents and strides, so results do not depend on the threads."""
-
-    along_depth: bool
-    """Whether the vectors of a tile lie along the contracted dimension; else along the columns."""
-    columns: int
-    """Of a tile; of a panel as well where vectors lie along them."""
-    width: int
-    """Columns of a panel of the right operand."""
-    last_width: int
-    """Of the last panel, which may be a wider one."""
-    panels: int
-    tiles: int
-    """Tiles of all rows, of `height` rows each, and the first `taller` of one more."""
-    height: int
-    taller: int
-    block: int
-    """Tiles of a block of rows."""
-    depth: int
-    """Of a block of the contracted dimension."""
-    panels_at_a_time: int
-    """Panels of a task."""
-    copied_depth: int
-    """Elements of a row of the left operand that are copied before they are read: 0, those of a block of depth, or all."""
-    transposed_rows: bool
-    """Whether a tile reads the left operand, or its copy, with rows side by side."""
-    packs: bool
-    """Whether the right operand is copied into panels."""
-    pads: bool = False
-    """Whether zeros lie behind the columns of the only panel, up to its width, and sums of them behind those of a tile's row."""
-    tiles_copy: bool = False
-    """Whether the first tile of a block of rows leaves that copy, as it reads the panel where it lies."""
-    depth_first: bool = False
-    """
-    Whether a block of the contracted dimension goes over all panels of a task before the next one does: rows that are copied
-    anew for each block are so for all of these, and a single row reads what it multiplies in long stretches.
-    """
-    rows_first: bool = False
-    """
-    Whether a tile's rows meet all panels of a task before the next ones do: of a right operand that first caches hold, so that
-    rows of the result are stored whole.
-    """
-    copies_tiles: bool = False
-    """Whether the rows of a tile, not those of a block, are copied at a time, before they meet all panels of a task."""
-    panels_are_tasks: bool = False
-    """Whether panels are tasks, as many of which as a second cache holds a tile's rows meet, of those that a thread has."""
-    rows: Extent | None = None
-    """All rows, where they are a size: then heights follow from it at the call, and are `height` at most."""
-    rest: int = 0
-    """Columns of the tiles of a panel that is not whole, where columns or elements to add are a size: the last one then."""
-    shares_rows: bool = False
-    """Whether tasks that a thread has next to each other copy rows of the left operand once, where they have the same ones."""
-    few_rows: int = 0
-    """Rows of such a call for which the right operand is read where it lies, though otherwise it is copied."""
-    is_streamed: bool = False
-    """Whether all columns of a task meet some rows of the right operand at a time, in one call for the contracted dimension."""
-    is_far: bool = False
-    """Whether second caches do not hold the right operand that is read so, or by vectors along the contracted dimension."""
-
-    def spans_tasks(self, batch: int) -> bool:
-        """
-        Whether panels are tasks, and some that a thread has next to each other take turns at each block of depth, or at each
-        tile's rows.
-        """
-        return self.panels_are_tasks or (self.depth_first and not self.copied_depth and batch == 1 == self.row_blocks)
-
-    @property
-    def most_rows(self) -> int:
-        """Of a tile."""
-        return self.height + (self.taller > 0)
-
-    @property
-    def most_columns(self) -> int:
-        """Of a panel."""
-        return max(self.width, self.last_width)
-
-    @property
-    def row_blocks(self) -> int:
-        return -(-self.tiles // self.block)
-
-    @property
-    def column_blocks(self) -> int:
-        return -(-self.panels // self.panels_at_a_time)
-
-
-def depth_blocks(depth: int, longest: int = DEPTH, multiple: int = 16) -> int:
-    """How long the blocks of a contracted dimension are: about equal ones, multiples of a number."""
-    block = -(-depth // -(-depth // longest))
-    return min(-(-block // multiple) * multiple, depth)
 
 
 def choose_tiling(
@@ -242,9 +136,9 @@ def choose_tiling(
         group, stored = arithmetic.group, arithmetic.left.itemsize
         converts = arithmetic.converts
     if not is_number(product.rows):
-        return _tiling_for_any_rows(product, lanes, itemsize, arithmetic, packed, computed)
-    if packed is None and not any(computed) and _is_streamed(product, itemsize, arithmetic):
-        return _streamed(product, lanes, itemsize)
+        return tiling_for_any_rows(product, lanes, itemsize, arithmetic, packed, computed)
+    if packed is None and not any(computed) and is_streamed(product, itemsize, arithmetic):
+        return streamed(product, lanes, itemsize)
     fills = _fills_narrow(product, itemsize, group, bits)
     is_for_narrow = is_narrow(product, itemsize, group, bits) and (itemsize <= NARROW_ITEMS or packed is not None)
     vectors = NARROW if fills or is_for_narrow else WIDE
@@ -310,7 +204,7 @@ def choose_tiling(
         0 < copied < product.depth
         or (product.rows == 1 and side_by_side and is_plain and not (packs or copied) and depth < product.depth),
         copies_tiles=by_tiles,
-        is_far=along_depth and not packs and _is_far(product, itemsize),
+        is_far=along_depth and not packs and is_far(product, itemsize),
     )
     goes_along = product.rows > NEAR_ROWS and not (along_depth or packs or copied or found.depth_first)
     is_near = group == 1 and depth == product.depth and product.depth * product.columns * itemsize <= NEAR_RIGHT
@@ -324,46 +218,12 @@ def choose_tiling(
     if arithmetic is not None and group > 1 and depth == product.depth:
         return _in_groups_of_panels(product, found, arithmetic)
     is_narrow_copy = is_narrow_tile and copied > 0
-    some = _panels_at_a_time(product, found, itemsize, PANELS_OF_NEAR_COPY if is_narrow_copy else PANELS_OF_COPY)
+    some = panels_at_a_time(product, found, itemsize, PANELS_OF_NEAR_COPY if is_narrow_copy else PANELS_OF_COPY)
     return replace(
         found,
         panels_at_a_time=panels if goes_along and is_near else some,
         rows_first=goes_along and is_near and panels > 1,
         shares_rows=is_narrow_copy and some < panels,
-    )
-
-
-def _is_streamed(product: Contraction, itemsize: int, arithmetic: Arithmetic | None) -> bool:
-    """Whether so few rows meet a right operand, whose rows lie side by side, that reading it is what takes time."""
-    is_float = arithmetic is None or arithmetic.converts or not arithmetic.is_narrow
-    is_widened = arithmetic is not None and arithmetic.converts
-    most = MOST_STREAMED if is_widened or _is_far(product, itemsize) else MOST_NEAR_STREAMED
-    is_wide = product.columns >= FEWEST_STREAMED and product.rhs[-1] == 1
-    return is_float and is_wide and product.depth >= STREAMS and product.rows <= most
-
-
-def _streamed(product: Contraction, lanes: int, itemsize: int) -> Tiling:
-    """Panels are what is shared out to threads; a task goes over as many as there is room for their sums."""
-    width = STREAMED_VECTORS * lanes
-    panels = -(-product.columns // width)
-    return Tiling(
-        along_depth=False,
-        columns=width,
-        width=width,
-        last_width=product.columns - (panels - 1) * width,
-        panels=panels,
-        tiles=1,
-        height=product.rows,
-        taller=0,
-        block=1,
-        depth=product.depth,
-        panels_at_a_time=min(panels, most_columns(product.rows, itemsize) // width),
-        copied_depth=0,
-        transposed_rows=False,
-        packs=False,
-        depth_first=True,
-        is_streamed=True,
-        is_far=_is_far(product, itemsize),
     )
 
 
@@ -377,7 +237,7 @@ def _in_groups_of_panels(product: Contraction, tiling: Tiling, arithmetic: Arith
     if tiling.copies_tiles or (is_block and not tiling.copied_depth and tiling.tiles >= FEWEST_TILES):
         some = panels_of_copies(tiling.panels, panel)
         return replace(tiling, panels_at_a_time=some, rows_first=True, panels_are_tasks=is_block)
-    some = _panels_at_a_time(product, tiling, arithmetic.sums.itemsize)
+    some = panels_at_a_time(product, tiling, arithmetic.sums.itemsize)
     if not tiling.copied_depth:
         some = max(min(some, COPY_BYTES // panel), 1)
     return replace(tiling, panels_at_a_time=some, rows_first=1 < some <= COPY_BYTES // panel)
@@ -427,68 +287,6 @@ def _longest_block(
     return DEPTH if is_long else NEAR_DEPTH
 
 
-def _tiling_for_any_rows(
-    product: Contraction,
-    lanes: int,
-    itemsize: int,
-    arithmetic: Arithmetic | None,
-    packed: int | None,
-    computed: tuple[bool, bool],
-) -> Tiling:
-    """Of rows that are a size: tiles of a few heights, and blocks of a number of tiles."""
-    group = 1 if arithmetic is None else arithmetic.group
-    stored = itemsize if arithmetic is None else arithmetic.left.itemsize
-    height, shape = shape_for_any_rows(product.columns, lanes)
-    if packed is not None:
-        shape = panel_shape(height, packed, lanes)
-        height = -(-height // shape.tiles)
-    narrow = computed[1] or group > 1 or (arithmetic is not None and arithmetic.is_narrow)
-    row_bytes = product.rhs[-2] * itemsize
-    fits = product.depth * product.columns * itemsize <= SMALL_BYTES and not _is_crowd(row_bytes, product.depth)
-    must_pack = packed is None and (narrow or product.rhs[-1] != 1)
-    panels = max(1, -(-product.columns // shape.width) - shape.merges)
-    transposed = product.lhs[-1] != 1 and product.depth > 1
-    converts = arithmetic is not None and arithmetic.converts
-    copied, depth = 0, depth_blocks(product.depth, DEPTH * group)
-    if transposed or converts or computed[0] or (group > 1 and product.depth % group):
-        copied = depth if transposed or product.depth * stored > LONGEST_COPY else product.depth
-    block = max(1, (TALL_BLOCK_ROWS if product.columns < FEW_COLUMNS else BLOCK_ROWS) // height)
-    if copied:
-        block = max(1, min(block, COPY_BYTES // (height * copied * stored)))
-    found = Tiling(
-        False,
-        shape.columns,
-        shape.width,
-        product.columns - (panels - 1) * shape.width,
-        panels,
-        -(-product.rows // height),
-        height,
-        0,
-        block,
-        depth,
-        panels,
-        copied,
-        transposed and group == 1,
-        must_pack or (packed is None and not fits),
-        depth_first=0 < copied < product.depth,
-        rows=product.rows,
-        few_rows=0 if must_pack or fits or packed is not None else FEW_ROWS,
-    )
-    return replace(found, panels_at_a_time=_panels_at_a_time(product, found, itemsize))
-
-
-def _panels_at_a_time(product: Contraction, tiling: Tiling, itemsize: int, of_copy: int = PANELS_OF_COPY) -> int:
-    blocks = estimate(prod(product.batch) * tiling.row_blocks)
-    operations = estimate(product.operations) // (blocks * TASK_OPERATIONS)
-    fewest = FEWEST_COPYING if tiling.copied_depth else FEWEST_TASKS
-    wanted = min(tiling.panels, -(-fewest // blocks), max(operations, 1))
-    if tiling.spans_tasks(prod(product.batch)):  # a single row
-        return max(1, ROW_SUMS_BYTES // (tiling.most_columns * itemsize))
-    if tiling.depth_first:
-        wanted = max(wanted, -(-tiling.panels // of_copy))
-    return -(-tiling.panels // max(wanted, 1))
-
-
 def _shape(
     product: Contraction,
     itemsize: int,
@@ -519,7 +317,7 @@ def _shape(
         groups = COMPUTED_DOT_GROUPS if computed else DOT_GROUPS
         packs = computed or not deep or (narrow and product.rows > product.columns)  # few columns are widened once
         return dot_shape(product.rows, product.columns, groups), packs, True
-    small = product.depth * product.columns * itemsize <= SMALL_BYTES and not _is_crowd(
+    small = product.depth * product.columns * itemsize <= SMALL_BYTES and not is_crowd(
         product.rhs[-2] * itemsize, product.depth
     )
     packs = narrow or not side_by_side or (product.rows > max(MOST_VECTORS) and not small)
@@ -540,24 +338,14 @@ def _fills_narrow(product: Contraction, itemsize: int, group: int, bits: int) ->
     return FEWEST_NARROW <= product.columns < FEW_COLUMNS and product.columns >= FILLED * room
 
 
-def _is_far(product: Contraction, itemsize: int) -> bool:
-    """Whether second caches do not hold the right operand."""
-    return product.depth * product.columns * itemsize > NEAR_BYTES
-
-
-def _is_crowd(distance: int, rows: int) -> bool:
-    """Whether so many rows, so many bytes apart, evict each other from a first cache."""
-    return distance % CROWDED_BYTES == 0 and rows >= CROWD
-
-
 def _copied_depth(product: Contraction, height: int, taller: int, itemsize: int, along_depth: bool) -> int:
     """Elements of rows of the left operand to copy: all that are not side by side, and rows that would evict each other."""
     if product.lhs[-1] != 1 and product.depth > 1:
-        near = product.rows * product.depth * itemsize <= NEAR_BYTES and not _is_crowd(
+        near = product.rows * product.depth * itemsize <= NEAR_BYTES and not is_crowd(
             product.lhs[-1] * itemsize, product.depth
         )
         beside = product.lhs[-2] == 1 or product.rows == 1
         return 0 if near and beside and not along_depth else product.depth
     row_bytes = (height + (taller > 0)) * product.depth * itemsize
-    crowded = _is_crowd(product.lhs[-2] * itemsize, height) and product.columns >= 256 and 4 * row_bytes <= COPY_BYTES
+    crowded = is_crowd(product.lhs[-2] * itemsize, height) and product.columns >= 256 and 4 * row_bytes <= COPY_BYTES
     return product.depth if crowded and not along_depth else 0
