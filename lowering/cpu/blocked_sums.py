@@ -19,7 +19,7 @@ from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.outer_vector import OuterVectors, is_float_sum
 from fuse_opt.lowering.cpu.outer_vector_stage import Geometry
 from fuse_opt.lowering.cpu.split_reduction import PhasedKernel
-from fuse_opt.lowering.cpu.stage import Range
+from fuse_opt.lowering.cpu.stages.loop_parts import Range
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 

@@ -20,7 +20,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
 from fuse_opt.lowering.cpu.outer_vector_stage import Geometry, OuterVectorStages
 from fuse_opt.lowering.cpu.split_reduction import Phase, PhasedKernel
-from fuse_opt.lowering.cpu.stage import Range
+from fuse_opt.lowering.cpu.stages.loop_parts import Range
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds

@@ -25,7 +25,8 @@ from fuse_opt.dialects.types.index_expr import Dim, constant
 from fuse_opt.dialects.types.size import Size
 from fuse_opt.lowering.c.headers.functions import helper_names
 from fuse_opt.lowering.cpu.pipelined_rows import PipelinedRows
-from fuse_opt.lowering.cpu.stage import Beside, Range
+from fuse_opt.lowering.cpu.stages.loop_parts import Range
+from fuse_opt.lowering.cpu.stages.stage import Beside
 from fuse_opt.lowering.kernel.element_emitter import RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, flat_memory

@@ -14,7 +14,8 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import estimate, is_number, least
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant, linearize
 from fuse_opt.lowering.cpu.outer_vector_stage import Geometry, OuterVectorStages
-from fuse_opt.lowering.cpu.stage import Range, StageLoops
+from fuse_opt.lowering.cpu.stages.loop_parts import Range
+from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.hints import SCALAR, SIDE_BY_SIDE
 from fuse_opt.lowering.kernel.element_emitter import RowBuffer, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent

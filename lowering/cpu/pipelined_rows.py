@@ -21,7 +21,8 @@ from xdsl.ir import Block, Region, SSAValue
 from fuse_opt.dialects.analysis.loop_body import Store
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.dialects.types.size import Extent, Size
-from fuse_opt.lowering.cpu.stage import Beside, Range, StageLoops
+from fuse_opt.lowering.cpu.stages.loop_parts import Range
+from fuse_opt.lowering.cpu.stages.stage import Beside, StageLoops
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.row_stages import early_stores
 from fuse_opt.lowering.kernel.scope import INDEX, Scope

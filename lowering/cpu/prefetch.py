@@ -19,7 +19,8 @@ from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
 from fuse_opt.dialects.types.size import Size
-from fuse_opt.lowering.cpu.stage import LIGHT_WORK, StageLoops
+from fuse_opt.lowering.cpu.stages.lane_choice import LIGHT_WORK
+from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, flat_memory, is_moved, outside_caches

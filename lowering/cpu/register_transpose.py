@@ -12,7 +12,8 @@ from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.dialects.types.size import Extent, Size
-from fuse_opt.lowering.cpu.stage import Range, StageLoops
+from fuse_opt.lowering.cpu.stages.loop_parts import Range
+from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory

@@ -20,7 +20,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant, dimension
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.kernel import KernelLoops
-from fuse_opt.lowering.cpu.stage import StageLoops
+from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent

@@ -25,7 +25,7 @@ from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.c.headers.functions import helper_names
 from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel_block
 from fuse_opt.lowering.cpu.register_transpose import GROUP, RegisterTranspose, Tile
-from fuse_opt.lowering.cpu.stage import Range
+from fuse_opt.lowering.cpu.stages.loop_parts import Range
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent

@@ -21,7 +21,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, linearize
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.cpu.matmul.epilogue import Sums
-from fuse_opt.lowering.cpu.stage import StageLoops
+from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent

@@ -2,5 +2,5 @@
 
 May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis,
 dialects/analysis/contractions, lowering, lowering/program, lowering/kernel, lowering/loops, lowering/c/headers,
-lowering/cpu, lowering/cpu/matmul/tilings.
+lowering/cpu, lowering/cpu/stages, lowering/cpu/matmul/tilings.
 """

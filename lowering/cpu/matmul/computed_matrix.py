@@ -13,7 +13,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.cpu.matmul.copies import Matrix, element_of, plus
-from fuse_opt.lowering.cpu.stage import StageLoops
+from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes
 from fuse_opt.lowering.kernel.iteration_space import LoopSpace, index_dims

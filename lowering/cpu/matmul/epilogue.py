@@ -12,7 +12,7 @@ from fuse_opt.dialects.analysis.contractions.result_places import result_axes
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
-from fuse_opt.lowering.cpu.stage import StageLoops
+from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage
 from fuse_opt.lowering.kernel.iteration_space import LoopSpace, as_expr
