@@ -68,6 +68,25 @@ def test_the_cut_that_keeps_the_most_is_taken_as_it_is() -> None:
     assert not free[1].asked, "nothing is searched"
 
 
+def middle(saved: int, arena: int, work: float) -> tuple[int, Graph]:
+    """One of whose graph nothing is computed again by level."""
+    return saved, Graph((arena, arena, arena), (work, work, work), work)
+
+
+def test_one_that_keeps_more_and_works_less_is_taken_though_one_between_them_does_not_fit() -> None:
+    """As of a ResNet of eight images: less is kept, but more is needed, and then less again."""
+    cuts = middle(90, 30, 1.0), middle(60, 35, 1.1), middle(50, 70, 1.2), middle(20, 78, 1.3), middle(0, 90, 1.6)
+    choice, made = search(100, *cuts)
+    assert choice is made[1], "95 bytes: 120, 95, 120, 98 and 90 are needed"
+
+
+def test_one_that_works_as_much_is_not_searched() -> None:
+    near, last = middle(60, 35, 1.59), middle(0, 90, 1.6)
+    choice, made = search(100, middle(90, 30, 1.0), near, middle(50, 70, 1.0), last)
+    assert choice is made[3]
+    assert not near[1].asked
+
+
 def test_of_those_that_fit_the_one_of_least_work_is_taken() -> None:
     """Of the last one half of the products are computed again, of the one before it, which keeps more, fewer have to be."""
     before, last = cut(20, 50, 2.0, 1.4), cut(0, 60, 9.0, 6.0)
