@@ -138,7 +138,7 @@ class CutSearch:
                 lambda number, level=level: not self.scales and self._is_likely(level, _FAR * self.budget, number),
             )
             if found is not None:
-                return self._of_less_work(found)
+                return self._of_less_work(self.cut(found), found) if found else self.cut(found)
         asked: dict[int, float] = {}
 
         def is_sure(number: int) -> bool:
@@ -148,22 +148,19 @@ class CutSearch:
 
         first = bisect_left(range(self.count), True, key=is_sure)
         first = first if first < self.count else min(asked, key=asked.__getitem__)
-        return None if asked[first] == inf else self._of_least_work(first)
+        return None if asked[first] == inf else self._of_less_work(self._of_least_work(first), first)
 
-    def _of_less_work(self, number: int) -> Cut:
+    def _of_less_work(self, found: Cut | None, number: int) -> Cut | None:
         """
-        The cut of a number, or one that keeps more and is guessed to work less, where it fits, too: what is needed does not always
-        become less with what is kept.
+        What was found, of the number or before it, or a cut that keeps more and is guessed to work less, where it fits, too: what
+        is needed does not always become less with what is kept, and what is likely is often more than is needed.
         """
-        found = self.cut(number)
-        more = {cut.saved: cut for cut in map(self.cut, range(number)) if found.saved < cut.saved <= self.budget}
-        fitting = [cut for cut in more.values() if cut.predicted(PRODUCTS, self.scales) <= self.budget]
-        guessed = {cut: cut.guess(self.budget, self.scales) for cut in fitting}
-        most = found.guess(self.budget, self.scales) / _CLOSE
-        for cut in sorted(guessed, key=guessed.__getitem__):
-            if guessed[cut] >= most:
-                break
-            if cut.work(self.budget) < found.work(self.budget):
+        kept = -1 if found is None else found.saved
+        more = {cut.saved: cut for cut in map(self.cut, range(number)) if cut.saved > kept and cut.alive <= self.budget}
+        guessed = {cut: cut.guess(self.budget, self.scales) for cut in more.values()}
+        least = found.work(self.budget) if found is not None and guessed else inf
+        for cut in sorted(guessed, key=guessed.__getitem__)[:_FURTHER]:
+            if _CLOSE * guessed[cut] < least and cut.work(self.budget) < least:
                 return cut
         return found
 

@@ -103,11 +103,11 @@ def test_those_of_about_the_same_work_are_all_searched() -> None:
     assert before[1].asked and last[1].asked
 
 
-def test_further_ones_are_not_guessed_about_behind_one_of_more_work() -> None:
+def test_one_that_keeps_more_is_found_behind_one_of_more_work() -> None:
     first, dear, last = cut(30, 65, 1.1, 1.1), cut(20, 70, 9.0, 8.0), cut(0, 20, 2.0, 2.0)
     choice, cuts = search(100, first, dear, last)
-    assert choice is cuts[2]
-    assert not first[1].asked
+    assert choice is cuts[0]
+    assert not dear[1].asked
 
 
 @pytest.mark.parametrize("searched", [None, 5.0])
