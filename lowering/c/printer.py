@@ -213,7 +213,11 @@ class CPrinter(ControlPrinter):
             case memref.StoreOp():
                 self.print_store(op)
             case memref.AllocaOp():
-                as_vector = self.language.local_vector if REGISTER in op.attributes else None
+                uses = (use.operation for use in op.memref.uses)
+                is_vector = REGISTER in op.attributes and all(
+                    isinstance(u, memref.LoadOp | memref.StoreOp) for u in uses
+                )
+                as_vector = self.language.local_vector if is_vector else None  # a vector has no address for others
                 self._print_array(op.memref, op, as_vector or self.language.local_array)
             case vector.LoadOp() if self.language.vector:
                 self.print_vector_load(op)

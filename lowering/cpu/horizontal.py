@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from xdsl.dialects import arith, func, scf
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
+from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.size import Extent, NotANumber, Size
 from fuse_opt.lowering.cpu.kernel import KernelLoops, PassLoops, kernel_block
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
@@ -73,7 +73,7 @@ def _make_shares(parts: Sequence[PassLoops]) -> list[_Share]:
 
 def _known(tasks: Extent) -> int:
     if isinstance(tasks, Size):
-        raise Unschedulable("undecided", f"parts of a pack have numbers of tasks that are known, got {tasks}")
+        raise NotANumber(tasks)
     return tasks
 
 

@@ -59,3 +59,23 @@ def test_the_order_of_a_sum_depends_on_the_length_alone() -> None:
 def test_accumulators_of_several_loops_are_joined_once(n: int) -> None:
     x = np.random.default_rng(n).integers(-99, 99, (4, 3, 2, n)).astype(np.float32)
     np.testing.assert_array_equal(fuse_opt.compile(PLANES)(x), x.sum((1, 3)))
+
+
+SHAPE = "#graph.shape<n{least = 2, most = 33}, m{least = 2, most = 33}>"
+WIDENED = """func.func @main(%x: XF) -> (tensor<1x1xf16>, XF) {
+  %y = graph.layer_norm %x, %x, %x {axis = -2 : i64, epsilon = 1.000000e-03 : f64} : (XF, XF, XF) -> XF
+  %m = graph.min %x {keepdims = true, axes = array<i64: -2, 1>} : (XF) -> tensor<1x1xf16>
+  func.return %m, %y : tensor<1x1xf16>, XF
+}""".replace("XF", f"tensor<?x?xf16, {SHAPE}>")
+"""Kernels of which `fuse-siblings` makes one that widens, keeps what it widened three times, and takes the least of all."""
+
+
+@needs_compiler
+@pytest.mark.parametrize("shape", [(2, 2), (7, 20), (33, 33), (2, 8), (31, 32)])
+def test_accumulators_are_no_registers_where_what_is_left_over_is_stored_by_a_call(shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(5).standard_normal(shape).astype(np.float16)
+    program = fuse_opt.compile(WIDENED, "cpu", ["decompose", "fuse-siblings"])
+    least, normal = program(x)
+    expected = fuse_opt.evaluate(WIDENED, x)
+    assert float(np.asarray(least)[0, 0]) == float(x.min())
+    np.testing.assert_allclose(np.asarray(normal, np.float32), np.asarray(expected[1], np.float32), 2e-2, 2e-2)

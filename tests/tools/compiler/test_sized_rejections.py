@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from lowered_programs import needs_compiler
 
 import fuse_opt
 from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
@@ -131,3 +132,22 @@ def test_it_is_refused_by_name(kind: str) -> None:
     with pytest.raises(Exception, match=message) as caught:
         act()
     assert not isinstance(caught.value, AssertionError)
+
+
+PACKED = """func.func @main(%x: XF) -> (tensor<?xi64, #graph.shape<m{most = 40}>>, XF) {
+  %0 = graph.count_nonzero %x {keepdims = false, axes = array<i64: 0>} : (XF) -> tensor<?xi64, #graph.shape<m{most = 40}>>
+  %1 = graph.max %x {axes = array<i64: -1>, keepdims = true} : (XF) -> XC
+  %2 = graph.subtract %x, %1 : (XF, XC) -> XF
+  func.return %0, %2 : tensor<?xi64, #graph.shape<m{most = 40}>>, XF
+}""".replace("XF", "tensor<?x?xf32, #graph.shape<m{most = 40}, m{most = 40}>>").replace(
+    "XC", "tensor<?x1xf32, #graph.shape<m{most = 40}, 1>>"
+)
+
+
+@needs_compiler
+@pytest.mark.parametrize("m", [1, 9, 40])
+def test_kernels_packed_by_hand_that_need_numbers_are_compiled_for_each_set(m: int) -> None:
+    x = np.random.default_rng(m).integers(-2, 3, (m, m)).astype(np.float32)
+    counts, rest = fuse_opt.compile(PACKED, "cpu", ["fuse-row", "fuse-siblings"])(x)
+    np.testing.assert_array_equal(counts, np.count_nonzero(x, 0))
+    np.testing.assert_array_equal(rest, x - x.max(1, keepdims=True))
