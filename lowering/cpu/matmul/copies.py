@@ -91,7 +91,7 @@ def copy_matrix(
         _copy_elements(scope, source, target, (zero, rows), (zero, columns))
         return
     side = 8 if element.itemsize > 4 else 16
-    whole_rows, whole_columns = (_multiple(scope, count, side) for count in (rows, columns))
+    whole_rows, whole_columns = (multiple_of(scope, count, side) for count in (rows, columns))
 
     def square(inner: Scope, row: SSAValue, column: SSAValue) -> None:
         arguments = [
@@ -175,7 +175,7 @@ def _over(scope: Scope, rows: Bounds, columns: Bounds, put: Callable[[Scope, SSA
     )
 
 
-def _multiple(scope: Scope, count: SSAValue, of: int) -> SSAValue:
+def multiple_of(scope: Scope, count: SSAValue, of: int) -> SSAValue:
     """The greatest multiple that is not above the count."""
     rest = scope.add(arith.RemSIOp(count, scope.root.index_constant(of)))
     return scope.add(arith.SubiOp(count, rest))

@@ -11,7 +11,7 @@ from xdsl.ir import Block, Region, SSAValue
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.c.headers.product_tiles import tile_name, vector_elements
-from fuse_opt.lowering.cpu.matmul.copies import Matrix, count_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Matrix, count_loop, multiple_of, plus, times
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
@@ -153,13 +153,10 @@ class RowTiles:
             count_loop(scope, "row", (at, end), lambda inner, row: build(inner, TilePart(height, row)), height)
             at = end
 
-        def multiple(of: int) -> SSAValue:
-            return scope.add(arith.SubiOp(rows, scope.add(arith.RemSIOp(rows, constant(of)))))
-
         if self.height > FOUR > self.vectors:
-            over(FOUR, multiple(FOUR))
+            over(FOUR, multiple_of(scope, rows, FOUR))
         if not repeats:
-            over(2, multiple(2))
+            over(2, multiple_of(scope, rows, 2))
             over(1, rows)
             return
 
