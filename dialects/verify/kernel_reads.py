@@ -52,7 +52,10 @@ class KernelReads:
 
     def __init__(self, kernel: KernelOp) -> None:
         self.kernel = kernel
-        self._at = at_numbers(kernel)
+
+    @cached_property
+    def _at(self) -> KernelOp:
+        return at_numbers(self.kernel)
 
     def clash(self, result: int, operands: frozenset[int]) -> str | None:
         """Why generated code must not write the result over the storage that is given as these operands, or None."""

@@ -132,6 +132,8 @@ def _collect_facts(function: Function) -> Facts:
                 facts.written.update(_written_by(callee, op.arguments))
             case memref.CastOp() if op.dest in facts.written:
                 facts.written.add(op.source)
+            case arith.SelectOp() if op.result in facts.written:
+                facts.written.update((op.lhs, op.rhs))
             case scf.ParallelOp():
                 _mark_outer_parallels(op, facts)
             case arith.MaximumfOp() | arith.MinimumfOp() if (found := bound_of(op)) is not None:
@@ -229,6 +231,8 @@ class CPrinter(ControlPrinter):
                 )
             case memref.CastOp():
                 self.bind(op.dest, self.text(op.source))
+            case arith.SelectOp() if isinstance(op.result.type, MemRefType):
+                self.bind(op.result, f"({self.text(op.cond)} ? {self.text(op.lhs)} : {self.text(op.rhs)})")
             case scf.ForOp():
                 self.print_for(op)
             case scf.IfOp():

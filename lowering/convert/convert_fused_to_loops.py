@@ -27,6 +27,7 @@ from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter, convert_programs, scheduled
 from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.convert.register_parts import split_registers
+from fuse_opt.lowering.convert.shared_starts import are_starts
 from fuse_opt.lowering.convert.vector_bits import WIDEST, is_for_lines_alone, vector_bits
 from fuse_opt.lowering.convert.versions import Version, join_versions, versions_of
 from fuse_opt.lowering.cpu.attention.gradients import build_attention_gradient_loops
@@ -179,7 +180,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
 def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[int, bool]:
     """What is done to the loops of a kernel; gives the bits of vectors, and whether these are for the sake of lines alone."""
     choose_narrow(loops.body)
-    sizes = loops.size_arguments()
+    sizes = {value: size for value, size in loops.size_arguments().items() if not are_starts([size])}
     unswitch_loops(loops.body, bool(sizes))
     split_index_sets(loops.body)
     if sizes:

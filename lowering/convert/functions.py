@@ -22,13 +22,14 @@ from fuse_opt.dialects.fused import KernelOp, OutlinedOp, PartitionOp
 from fuse_opt.dialects.gpu import BulkOp
 from fuse_opt.dialects.implementation.queries import absorbed_chain, opaque_op
 from fuse_opt.dialects.interfaces.layouts import memory_extents
-from fuse_opt.dialects.interfaces.shapes import has_sizes, shape
+from fuse_opt.dialects.interfaces.shapes import has_sizes, may_rows_be_long, shape, sizes_asked_for
 from fuse_opt.dialects.types.size import Extent, SizeRefusal
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 from fuse_opt.lowering.convert.calls import Calls, is_fallback
 from fuse_opt.lowering.convert.convertible import check_convertible, check_in_place
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
 from fuse_opt.lowering.convert.memory import RESULTS, SIZES, Constants, ProgramMemory, caller_axes, memref_type
+from fuse_opt.lowering.convert.shared_starts import AnyStart, shared_starts
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.buffers import Parameter, Scratch
 from fuse_opt.lowering.kernel.naming import kernel_key, kernel_name
@@ -171,6 +172,8 @@ class _FunctionConverter(Generic[Generated]):
         self.calls = Calls(function, self.memory, module.unique, module.define)
         self.bulks: list[BulkOp] = []
         self._segment: object = None
+        kernels = [op for op in function.body.block.ops if isinstance(op, KernelOp) and module.generates_product(op)]
+        self.starts = shared_starts([(op, self._memory_of(op)) for op in kernels])
 
     def convert(self) -> func.FuncOp:
         for op in self.function.body.block.ops:
@@ -223,8 +226,10 @@ class _FunctionConverter(Generic[Generated]):
         return self.function.sym_name.data in self.module.prepares
 
     def _convert_kernel(self, kernel: KernelOp) -> None:
-        values = (*kernel.operands, *kernel.results)
-        memory = [self.memory.storage(value).number for value in values]
+        memory = self._memory_of(kernel)
+        if (general := self.starts.get(kernel)) is not None:
+            self._convert_any_start(kernel, general, memory)
+            return
         key = kernel_key(kernel, memory)
         if (found := self.module.kernels.get(key)) is not None:
             self._launch(kernel, found)
@@ -261,6 +266,18 @@ class _FunctionConverter(Generic[Generated]):
             launch = self.calls.reference_call(kernel)
         self._bulk_of(kernel).body.block.add_op(launch)
 
+    def _memory_of(self, kernel: KernelOp) -> list[int]:
+        """The storages of its operands and results."""
+        return [self.memory.storage(value).number for value in (*kernel.operands, *kernel.results)]
+
+    def _convert_any_start(self, kernel: KernelOp, general: AnyStart, memory: Sequence[int]) -> None:
+        """A product that shares its function with those that begin elsewhere in an operand."""
+        key = kernel_key(general.kernel, memory)
+        if (found := self.module.kernels.get(key)) is None:
+            with sizes_asked_for(may_rows_be_long()):
+                found = self.module.kernels[key] = self.module.generate(general.kernel, (), memory, self.function)
+        self._launch(kernel, found, general.at(self.memory.number))
+
     def _bulk_of(self, kernel: OutlinedOp) -> BulkOp:
         """The bulk to launch the kernel in: that of the one before if both are of one segment."""
         segment = kernel if kernel.segment is None else kernel.segment.value.data
@@ -281,7 +298,9 @@ class _FunctionConverter(Generic[Generated]):
         name = kernel_name(kernel) if isinstance(kernel, KernelOp) else "partition"
         return ConvertedKernel(name, copy, self.bulks[-1], *buffers)
 
-    def _launch(self, kernel: KernelOp, generated: Generated) -> None:
+    def _launch(
+        self, kernel: KernelOp, generated: Generated, number: Callable[[Extent], SSAValue] | None = None
+    ) -> None:
         shared = self.module.scratch(generated)
         start = self.memory.scratch_start(kernel, shared) if shared else 0
 
@@ -290,7 +309,8 @@ class _FunctionConverter(Generic[Generated]):
                 return self.memory.scratch(start + scratch.offset, scratch.type, scratch.elements)
             return self.memory.flat(parameter.value_of(kernel))
 
-        self._bulk_of(kernel).body.block.add_ops(self.module.launches(generated, buffer, self.memory.number))
+        launches = self.module.launches(generated, buffer, number or self.memory.number)
+        self._bulk_of(kernel).body.block.add_ops(launches)
 
     def _call_and_launch(self, kernel: KernelOp, parts: LibraryParts, memory: Sequence[int]) -> Operation:
         """Adds the call; gives the launch that goes over its result in place."""

@@ -19,7 +19,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import is_decided, may_exceed
 from fuse_opt.lowering.cpu.matmul.asking import Asks, Following, shared_asks
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source, operand_matrix
-from fuse_opt.lowering.cpu.matmul.copies import Matrix, count_loop, fill_columns, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Matrix, count_loop, element_of, fill_columns, plus, times
 from fuse_opt.lowering.cpu.matmul.operand_copy import OperandCopy
 from fuse_opt.lowering.cpu.matmul.product_sums import Columns, ProductSums, Rows
 from fuse_opt.lowering.cpu.matmul.row_tiles import either
@@ -165,7 +165,8 @@ class PanelProducts:
             whole = scope.add(arith.CmpiOp(columns.count, self.root.index_constant(tiling.width), "eq"))
             few = scope.add(arith.AndIOp(few, whole))
         is_even = tiling.rest == tiling.width or (not tiling.rest and tiling.last_width == tiling.width)
-        if is_even and not isinstance(few, bool) and isinstance(source, Matrix):
+        is_alike = isinstance(source, Matrix) and element_of(source.memory) is self.arithmetic.right
+        if is_even and is_alike and not isinstance(few, bool) and isinstance(source, Matrix):
             # what follows sums, and the loop over tiles, is there once, of which compilers take their time
             either(scope, few, lambda inner: None, lambda inner: copy(inner) and None)
             tiles(scope, self.right.matrix, (few, source))

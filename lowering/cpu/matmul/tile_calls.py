@@ -139,18 +139,6 @@ class TileCalls:
             if block.finish is not None:
                 block.finish(scope, tile)
             return
-        if block.in_place is not None:
-            holds, other = block.in_place
-            where_it_lies = replace(block, right=other)
-            either(
-                scope,
-                holds,
-                lambda inner: self._rows(inner, tile, first, start, tiling.width, where_it_lies),
-                lambda inner: self._rows(inner, tile, first, start, tiling.width, block),
-            )
-            if block.finish is not None:
-                block.finish(scope, tile)
-            return
         either(
             scope,
             block.is_last if tiling.width != tiling.last_width and not tiling.pads else False,
@@ -218,9 +206,7 @@ class TileCalls:
             flat_memory(root, left.memory),
             left.place(scope, in_tile if block.has_tile else row, zero),
             root.index_constant(left.column) if transposed else part.step(scope, left.row),
-            flat_memory(root, right.memory),
-            right.place(scope, zero, column),
-            root.index_constant(right.column if along else right.row),
+            *self._right(scope, column, block),
             flat_memory(root, out.memory),
             out.place(scope, in_tile if block.is_alone else row, column),
             part.step(scope, out.row),
@@ -238,3 +224,18 @@ class TileCalls:
             arguments += [flat_memory(root, to.memory), to.place(scope, zero, column), root.index_constant(to.row)]
         arguments += asked
         scope.call_for_effect(name, arguments)
+
+    def _right(self, scope: Scope, column: SSAValue, block: TileBlock) -> list[SSAValue]:
+        """The right operand's memory, where a tile begins in it, and its step."""
+        zero = scope.root.index_constant(0)
+
+        def read(matrix: Matrix) -> list[SSAValue]:
+            step = matrix.column if self.tiling.along_depth else matrix.row
+            memory = flat_memory(scope.root, matrix.memory)
+            return [memory, matrix.place(scope, zero, column), scope.root.index_constant(step)]
+
+        if block.in_place is None:
+            return read(block.right)
+        holds, other = block.in_place
+        pairs = zip(read(other), read(block.right), strict=True)
+        return [scope.add(arith.SelectOp(holds, there, here)) for there, here in pairs]
