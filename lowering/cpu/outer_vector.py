@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import estimate, is_number, least
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant, linearize
-from fuse_opt.lowering.cpu.outer_vector_stage import Geometry, OuterVectorStages
-from fuse_opt.lowering.cpu.stages.loop_parts import Range
-from fuse_opt.lowering.cpu.stages.stage import StageLoops
-from fuse_opt.lowering.hints import SCALAR, SIDE_BY_SIDE
+from fuse_opt.lowering.cpu.line_loops import EIGHT, EIGHTS, FOURS, LANES, VECTORS, LineLoops, Way
+from fuse_opt.lowering.cpu.outer_vector_stage import OuterVectorStages
 from fuse_opt.lowering.kernel.element_emitter import RowBuffer, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, part_bounds
 from fuse_opt.lowering.kernel.moments import float_of
 from fuse_opt.lowering.kernel.row_stages import KeepRules, plan_kept_rows
-from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.kernel.scope import Scope
 
 KEPT = 256 << 10
 """Bytes of a block of rows that several stages read, and of what one keeps for another: a second level cache has more."""
 SHORT_WORK = 64
 """Simple operations of a lane that stands in the text twice, for rows of less lanes, too."""
-SHORT = 8
-"""Lanes of a row, of which nobody knows how many there are, that are a vector's."""
 COSTLY = 8
 """Simple operations from which on a scalar is kept for a later stage rather than computed again."""
 
@@ -131,26 +127,50 @@ class OuterVectors(OuterVectorStages):
 
     def _build_lines(self, stages: Sequence[Stage], early: Sequence[ScalarNode], work: int) -> None:
         """
-        Rows of any number of lanes. Short ones, where a lane is little work, go one lane after the other: a loop that is a
-        vector's takes longer to begin.
+        Rows of any number of lanes. Those of few lanes that are little work go by fours or eights that may overlap, or one lane
+        after the other: a loop of vectors takes longer to begin.
         """
-        geometry, root, tasks = self.geometry, self.root, (self.begin, self.end)
-        has_short = least(geometry.lane.extent) < SHORT and work <= SHORT_WORK
-        others = Scope(root, Block()) if has_short else root
-        loops = LineLoops(others, geometry, tasks, geometry.blocks)
-        self._write_out(stages, early, loops.lane, loops.known)
-        loops.close(self, is_scalar=False)
-        if has_short:
-            short = Scope(root, Block())
-            loops = LineLoops(short, geometry, tasks, 1)
-            self._write_out(stages, early, loops.lane, loops.known)
-            loops.close(self, is_scalar=True)
-            lanes, most = root.index_constant(geometry.lane.extent), root.index_constant(SHORT - 1)
-            is_short = root.add(arith.CmpiOp(lanes, most, "sle"))
-            for scope in (short, others):
-                scope.block.add_op(scf.YieldOp())
-            root.block.add_op(scf.IfOp(is_short, [], Region(short.block), Region(others.block)))
+        geometry = self.geometry
+        ways: list[Way] = [VECTORS]
+        if least(geometry.lane.extent) < EIGHT and work <= SHORT_WORK:
+            ways = [LANES, *ways]
+            if self._goes_by_groups():
+                ways = [replace(LANES, most=FOURS.group - 1), FOURS, replace(EIGHTS, most=geometry.width), VECTORS]
+        self._build_ways(self.root, ways, stages, early)
         self.kernel.finish(self, geometry.outer.extent * geometry.blocks, work * geometry.width)
+
+    def _goes_by_groups(self) -> bool:
+        """Whether compilers make a vector of few lanes, each of which may be stored twice."""
+        lane = self.geometry.lane
+        addresses = (self.nodes.space.apply(node.address) for node in self.loop_body.loads())
+        bounded = (atom for each in addresses for atom, _ in each.terms if not isinstance(atom, Dim))
+        return (
+            self._are_words()
+            and not any(lane in IndexExpr(((atom, 1),)).dims() for atom in bounded)
+            and not self.memory.in_place(self.loop_body)
+        )
+
+    def _are_words(self) -> bool:
+        """Whether all elements are words of 32 bits in memory."""
+        return all(dtype(node.value).itemsize == 4 for node in self.loop_body.nodes)
+
+    def _build_ways(
+        self, holder: Scope, ways: Sequence[Way], stages: Sequence[Stage], early: Sequence[ScalarNode]
+    ) -> None:
+        """The first way for rows of as many lanes as it says, the next ones for others."""
+        way, *rest = ways
+        own = Scope(holder, Block()) if rest else holder
+        loops = LineLoops(own, self.geometry, (self.begin, self.end), way)
+        self._write_out(stages, early, loops.lane, loops.known)
+        loops.close(self._are_words())
+        if not rest:
+            return
+        others = Scope(holder, Block())
+        self._build_ways(others, rest, stages, early)
+        for scope in (own, others):
+            scope.block.add_op(scf.YieldOp())
+        is_own = way.holds(holder, self.geometry.lane.extent)
+        holder.block.add_op(scf.IfOp(is_own, [], Region(own.block), Region(others.block)))
 
     def _write_out(
         self, stages: Sequence[Stage], early: Sequence[ScalarNode], lane: Scope, known: Mapping[Dim, IndexExpr]
@@ -186,80 +206,3 @@ class OuterVectors(OuterVectorStages):
 def is_float_sum(node: ScalarNode) -> bool:
     """Whether it is a sum of floats."""
     return node.op is not None and node.op.COMBINE == "add" and dtype(node.value).compute.is_float
-
-
-class LineLoops:
-    """
-    Rows of any number of lanes, of at most so many blocks, in loops that count what a task's number would be divided by:
-
-        scf.for %task = %begin to %end { %row = %task floordiv %blocks; %y = %row mod %height; ... }
-
-    becomes
-
-        scf.for %plane = %begin floordiv (%height * %blocks) to ... {
-          scf.for %line = ... { scf.for %lane = %first to %last { ... } }
-        }
-
-    where lanes of neighbouring tasks are one loop. They are open until they are closed.
-    """
-
-    def __init__(self, holder: Scope, geometry: Geometry, tasks: Range, blocks: int) -> None:
-        """They are put into the `holder`, for those of the tasks within the bounds."""
-        inner = geometry.inner
-        plane, line = Dim("plane", geometry.outer.extent // inner), Dim("line", inner)
-        self.known: Mapping[Dim, IndexExpr] = {geometry.outer: as_expr(plane) * inner + as_expr(line)}
-        """What the number of a row is made of."""
-        size, constant = inner * blocks, holder.root.index_constant
-        first = holder.add(arith.DivSIOp(tasks[0], constant(size)))
-        self._planes = first, _ceiling(holder, tasks[1], size)
-        planes = _counted(holder, plane)
-        before = planes.add(arith.MuliOp(planes.indices[plane], constant(size)))
-        begin, end = (planes.add(arith.SubiOp(each, before)) for each in tasks)
-        begin = planes.add(arith.MaxSIOp(begin, constant(0)))
-        end = planes.add(arith.MinSIOp(end, constant(size)))
-        lines = _counted(planes, line)
-        if blocks == 1:
-            self._lines = begin, end
-            self._lanes = constant(0), constant(geometry.lane.extent)
-        else:
-            self._lines = planes.add(arith.DivSIOp(begin, constant(blocks))), _ceiling(planes, end, blocks)
-            row = lines.add(arith.MuliOp(lines.indices[line], constant(blocks)))
-            width = constant(geometry.width)
-            first, last = (lines.add(arith.SubiOp(each, row)) for each in (begin, end))
-            first = lines.add(arith.MuliOp(lines.add(arith.MaxSIOp(first, constant(0))), width))
-            last = lines.add(arith.MinSIOp(lines.add(arith.MuliOp(last, width)), constant(geometry.lane.extent)))
-            self._lanes = first, last
-        self.lane = _counted(lines, geometry.lane, "lane")
-        """The scope of a lane."""
-
-    def close(self, loops: StageLoops, is_scalar: bool) -> None:
-        """With `is_scalar` compilers make no vectors of lanes, else short ones of what is in memory as words of 32 bits."""
-        are_words = all(dtype(node.value).itemsize == 4 for node in loops.loop_body.nodes)
-        lanes, lines = self.lane, self.lane.parent
-        assert lines is not None and lines.parent is not None and lines.parent.parent is not None
-        planes, holder = lines.parent, lines.parent.parent
-        if is_scalar:
-            lanes.block.add_op(scf.YieldOp())
-            lines.block.add_op(lane := loops.loop(lanes.block, *self._lanes))
-            lane.attributes[SCALAR] = UnitAttr()
-        else:
-            lanes.block.add_op(scf.ReduceOp())
-            lines.block.add_op(lane := loops.parallel(lanes.block, *self._lanes))
-            if are_words:
-                lane.attributes[SIDE_BY_SIDE] = IntegerAttr(SHORT, 64)
-        lines.block.add_op(scf.YieldOp())
-        planes.block.add_ops([loops.loop(lines.block, *self._lines), scf.YieldOp()])
-        holder.block.add_op(loops.loop(planes.block, *self._planes))
-
-
-def _ceiling(scope: Scope, value: SSAValue, divisor: int) -> SSAValue:
-    """A value that is not negative divided by an extent, rounded up."""
-    constant = scope.root.index_constant
-    return scope.add(arith.DivSIOp(scope.add(arith.AddiOp(value, constant(divisor - 1))), constant(divisor)))
-
-
-def _counted(parent: Scope, dim: Dim, name: str = "") -> Scope:
-    """The scope of a loop over a dimension."""
-    block = Block(arg_types=[INDEX])
-    block.args[0].name_hint = name or dim.name
-    return Scope(parent, block, {dim: block.args[0]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,12 +13,13 @@ from xdsl.irdl import opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.properties import int_array, ints, normalize_axis, stated_extents
+from fuse_opt.dialects.interfaces.partial_reads import PartialRead
+from fuse_opt.dialects.interfaces.properties import int_array, ints, normalize_axis, shape_attribute, stated_extents
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, is_sized, is_static, shape, tensor, tensor_type
 from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.extents import is_decided, is_number
-from fuse_opt.dialects.types.size import SizeRefusal
+from fuse_opt.dialects.types.size import Extent, SizeRefusal, symbol
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 
 _END = (1 << 63) - 1
@@ -75,7 +76,7 @@ class ViewOp(MovingOp):
         return (tensor_type(tensor(x).element_type, self.view_shape(shape(x))),)
 
 
-class SlicingOp(MovingOp):
+class SlicingOp(MovingOp, PartialRead):
     """About the first operand's elements from starts to stops in steps (1), one of each for every axis."""
 
     starts = prop_def(DenseArrayBase[IntegerType] | ShapeAttr)
@@ -114,6 +115,31 @@ class SlicingOp(MovingOp):
             return [Span(r.start, r.step, len(r)) if r else Span(0, 1, 0) for r in self.ranges()]
         return [span_of(*stated, n) for stated, n in zip(self.stated(), source, strict=True)]
 
+    def has_known_starts(self) -> bool:
+        if not self.is_view() or not self.has_numbers():
+            return False
+        try:
+            spans = self.spans()
+        except SizeRefusal:
+            return False  # who generates code of it says why
+        extents = shape(self._operands[0])
+        return all(span.step == 1 and span.count for span in spans) and any(map(_is_part, spans, extents))
+
+    def free_starts(self, name: Callable[[], str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        starts: list[Extent] = []
+        stops: list[Extent] = []
+        for (start, stop, _), span, extent in zip(self.stated(), self.spans(), shape(self._operands[0]), strict=True):
+            if _is_part(span, extent):
+                found[chosen := name()] = span.start
+                starts.append(symbol(chosen, 0, extent - span.count))
+                stops.append(starts[-1] + span.count)
+            else:
+                starts.append(start)
+                stops.append(stop)
+        self.starts, self.stops = shape_attribute(starts), shape_attribute(stops)
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -122,6 +148,11 @@ class Span:
     start: int
     step: int
     count: int
+
+
+def _is_part(span: Span, extent: int) -> bool:
+    """Whether these are some positions of an axis, all known."""
+    return all(map(is_number, (span.start, span.count, extent))) and span.count < extent
 
 
 def span_of(start: int, stop: int, step: int, extent: int) -> Span:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
+from guard_pages import guarded, needs_guard_pages
 from lowered_programs import needs_compiler
 from thread_counts import by_threads
 
@@ -40,12 +43,27 @@ def test_rows_of_all_lengths_are_pooled_whole_by_any_number_of_threads(shape: tu
 
 
 @needs_compiler
-def test_short_rows_have_no_vectors_and_others_short_ones_and_no_division_each() -> None:
+def test_few_lanes_go_alone_or_by_groups_and_no_task_divides() -> None:
+    """Fewer than four lanes, fours, eights, and blocks of long rows; no vector has several groups."""
     program = fuse_opt.compile(POOL)
     program(np.zeros((1, 3, 4, 4), np.float32))
     text = program.source
-    assert (
-        text.count("#pragma omp simd simdlen(8)") == text.count("#pragma omp simd") == 1
-        and text.count('__asm__("");') == 1
-    )
+    assert re.findall(r"#pragma omp simd(?: simdlen\((\d)\))?", text) == ["4", "8", "8"]
+    assert text.count('__asm__("");') == 3
     assert "% " not in text[text.index("static void kernel") : text.index("typedef void")]
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("element", ["f32", "f64", "f16"])
+def test_nothing_is_touched_beyond_rows_of_any_length(element: str) -> None:
+    """What is no word of 32 bits in memory has no groups."""
+    program, rng = fuse_opt.compile(POOL.replace("f32", element)), np.random.default_rng(3)
+    kind = np.dtype({"f32": np.float32, "f64": np.float64, "f16": np.float16}[element])
+    for lanes in (*range(1, 36), 1021, 1023, 1024, 1025, 1031, 2049):
+        x = rng.integers(-9, 9, (2, 3, 5, 2 * lanes + lanes % 2)).astype(kind)
+        wanted = x[:, :, :4, : 2 * lanes].astype(np.float64).reshape(2, 3, 2, 2, lanes, 2).mean((3, 5))
+        with guarded() as allocate:
+            for at_end in (False, True):
+                np.testing.assert_array_equal(program(allocate(x, at_end=at_end)), wanted)
+    assert ("group" in program.source) == (element == "f32")
