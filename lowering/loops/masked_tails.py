@@ -147,7 +147,10 @@ def _is_of_computed_bounds(loop: scf.ParallelOp) -> bool:
     touched = (op.indices[0] for op in block.ops if isinstance(op, (memref.LoadOp, memref.StoreOp)))
     if not all(_is_of_neighbours(index, block) for index in touched if is_within(index, block)):
         return False
-    return any(constant(bound) is None for bound in (loop.lowerBound[0], loop.upperBound[0]))
+    lower, upper = loop.lowerBound[0], loop.upperBound[0]
+    number = None if (count := _count(lower, upper)) is None else constant(count)
+    is_whole = number is not None and number % WIDTH == 0  # wherever it begins
+    return not is_whole and any(constant(bound) is None for bound in (lower, upper))
 
 
 def _is_of_neighbours(index: SSAValue, block: Block) -> bool:

@@ -343,8 +343,8 @@ FO_FN void fo_transpose_{ELEMENT}(const {ELEMENT_C} *from, long at, long step, {
 }
 
 /* fo_transpose_beside_{ELEMENT}: the same, and what lies behind the tile's last row is asked for, as a product that copies panels
-   of a transposed operand reads it next. */
-FO_FN void fo_transpose_beside_{ELEMENT}(const {ELEMENT_C} *from, long at, long step, {ELEMENT_C} *to, long to_at, long to_step) {
+   of a transposed operand reads it next. Compilers take their time of it, so it is there once. */
+FO_APART void fo_transpose_beside_{ELEMENT}(const {ELEMENT_C} *from, long at, long step, {ELEMENT_C} *to, long to_at, long to_step) {
   enum { side = sizeof *from > 4 ? 8 : 16 };
   for (int i = side; i < 2 * side; i++) __builtin_prefetch(from + at + i * step);
   fo_transpose_tile_u{ELEMENT_BITS}(from + at, step, to + to_at, to_step);

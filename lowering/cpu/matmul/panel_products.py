@@ -16,7 +16,7 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
 )
 from fuse_opt.dialects.analysis.contractions.products import Product
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.extents import is_decided, may_exceed
+from fuse_opt.dialects.types.extents import is_decided, is_number, may_exceed
 from fuse_opt.lowering.cpu.matmul.asking import Asks, Following, shared_asks
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source, operand_matrix
 from fuse_opt.lowering.cpu.matmul.copies import Matrix, count_loop, element_of, fill_columns, plus, times
@@ -177,6 +177,7 @@ class PanelProducts:
         """How tiles ask for the next part of the right operand, if they do, and whether columns are its rows in memory."""
         tiling, right = self.tiling, self.product.rhs
         near = tiling.along_depth or tiling.rows is not None or tiling.rest > 0 or self.arithmetic.group > 1
+        near = near or not is_number(self.of.depth)
         if near or self.computed[1] is not None or dtype(right.value) is not self.arithmetic.right:
             return None
         is_only = tiling.panels == 1 and tiling.depth >= self.of.depth
@@ -210,11 +211,10 @@ class PanelProducts:
             return False
         every, few = (self.root.index_constant(rows) for rows in (self.of.rows, self.tiling.few_rows))
         few_rows = self.root.made("few", lambda: arith.CmpiOp(every, few, "sle"))
-        if not self.tiling.rest:
+        if is_number(size := self.of.depth * self.of.columns):
             return few_rows
-        most = SMALL_BYTES // self.arithmetic.right.itemsize
-        elements, small = self.root.index_constant(self.of.depth * self.of.columns), self.root.index_constant(most)
-        is_small = self.root.made("small", lambda: arith.CmpiOp(elements, small, "sle"))
+        elements, most = map(self.root.index_constant, (size, SMALL_BYTES // self.arithmetic.right.itemsize))
+        is_small = self.root.made("small", lambda: arith.CmpiOp(elements, most, "sle"))
         return self.root.made("few or small", lambda: arith.OrIOp(few_rows, is_small))
 
     def _block(

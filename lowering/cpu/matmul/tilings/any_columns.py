@@ -44,6 +44,7 @@ def tiling_for_any_columns(
     width, most_rows = (lanes, NARROW.most_rows) if is_narrow else (VECTORS * lanes, HEIGHT)
     if is_number(product.columns):
         width = min(width, -(-product.columns // lanes) * lanes)
+    is_even = is_number(product.columns) and product.columns % width == 0
     tiles = -(-product.rows // most_rows)
     is_sized = not is_number(product.rows)
     height, taller = (most_rows, 0) if is_sized else divmod(product.rows, tiles)
@@ -77,11 +78,11 @@ def tiling_for_any_columns(
         copied,
         transposed,
         True,
-        pads=True,
+        pads=not is_even,
         depth_first=depth_first,
         rows=product.rows if is_sized else None,
         few_rows=0 if must_pack else FEW_ROWS,
-        rest=lanes,
+        rest=0 if is_even else lanes,
     )
 
 
