@@ -26,7 +26,7 @@ from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds
 from fuse_opt.lowering.kernel.moments import Moments, float_of
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
-from fuse_opt.lowering.loops.masked_tails import WIDTH
+from fuse_opt.lowering.loops.vector_widths import WIDTH
 
 LANE_BYTES = 6 << 10
 """Of the lanes of a task: three accumulators of each fit a first level cache twice. Rows of up to so many are one stream: 1,119

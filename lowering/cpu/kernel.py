@@ -36,9 +36,9 @@ from fuse_opt.lowering.kernel.row_stages import (
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 from fuse_opt.lowering.loops.guarded_tails import PADDED
-from fuse_opt.lowering.loops.masked_tails import WIDTH as LAST_VECTOR
-from fuse_opt.lowering.loops.masked_tails import padded
 from fuse_opt.lowering.loops.nontemporal_stores import FEWEST, WIDTH
+from fuse_opt.lowering.loops.vector_widths import WIDTH as LAST_VECTOR
+from fuse_opt.lowering.loops.vector_widths import padded
 
 FEWEST_TASKS = 32
 """Tasks below which long rows of elements are cut."""

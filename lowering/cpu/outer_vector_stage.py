@@ -25,7 +25,7 @@ from fuse_opt.lowering.kernel.loop_splitting import Fixed, outside_caches, part_
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 from fuse_opt.lowering.loops.guarded_tails import FILLED
-from fuse_opt.lowering.loops.masked_tails import padded
+from fuse_opt.lowering.loops.vector_widths import padded
 
 MOST_AT_A_TIME = 8
 """Elements of a lane that one iteration takes."""

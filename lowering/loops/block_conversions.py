@@ -28,7 +28,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.types.dtypes import dtype_of
-from fuse_opt.lowering.loops.masked_tails import NARROWEST, WIDTH
 from fuse_opt.lowering.loops.strip_mining import (
     BLOCK,
     BlockLoops,
@@ -39,6 +38,7 @@ from fuse_opt.lowering.loops.strip_mining import (
     iterations,
     neighbours,
 )
+from fuse_opt.lowering.loops.vector_widths import NARROWEST, WIDTH
 
 LARGEST = 4096
 """Iterations of a loop that carries a reduction, which is not taken apart."""

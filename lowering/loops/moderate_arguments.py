@@ -30,8 +30,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.kernel.scope import INDEX
-from fuse_opt.lowering.loops.masked_tails import WIDTH
 from fuse_opt.lowering.loops.strip_mining import BLOCK, BlockLoops, Helpers, iterations
+from fuse_opt.lowering.loops.vector_widths import WIDTH
 
 FEWEST = 64
 """Iterations that are worth a second loop."""

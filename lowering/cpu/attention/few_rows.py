@@ -32,7 +32,7 @@ from fuse_opt.lowering.cpu.matmul.tilings.tiling import NEAR_BYTES
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
-from fuse_opt.lowering.loops.masked_tails import WIDTH
+from fuse_opt.lowering.loops.vector_widths import WIDTH
 
 MOST_BESIDE = 8
 """Keys, or vectors of a value, at a time."""

@@ -29,7 +29,7 @@ from fuse_opt.lowering.kernel.loop_splitting import Fixed
 from fuse_opt.lowering.kernel.row_stages import KeepRules, KeptRow, early_stores, plan_kept_rows, plan_stages
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
-from fuse_opt.lowering.loops.masked_tails import WIDTH, padded
+from fuse_opt.lowering.loops.vector_widths import WIDTH, padded
 
 
 class WeightRows(StageLoops):

@@ -16,7 +16,7 @@ from fuse_opt.lowering.cpu.stages.loop_parts import Bounds, LoopParts
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.iteration_space import extent
 from fuse_opt.lowering.loops.block_conversions import is_widened
-from fuse_opt.lowering.loops.masked_tails import NARROWEST, WIDTH, padded
+from fuse_opt.lowering.loops.vector_widths import NARROWEST, WIDTH, padded
 
 LANES = 64
 """Accumulators of a reduction side by side: enough vectors that none waits for another, few enough for registers."""

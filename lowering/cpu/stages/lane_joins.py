@@ -19,7 +19,7 @@ from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.loop_splitting import Fixed
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
-from fuse_opt.lowering.loops.masked_tails import HIDDEN_BITS, NARROWEST, WIDTH
+from fuse_opt.lowering.loops.vector_widths import HIDDEN_BITS, NARROWEST, WIDTH
 
 FEWEST_LANES = 4
 """Accumulators that are joined one by one."""

@@ -18,7 +18,7 @@ from fuse_opt.lowering.hints import ROLLED
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_combine
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
-from fuse_opt.lowering.loops.masked_tails import WIDTH
+from fuse_opt.lowering.loops.vector_widths import WIDTH
 
 PAIRED_WORK = 8
 """Simple operations of an iteration that stands twice in a loop, once for each of two vectors of accumulators."""

@@ -14,7 +14,7 @@ from lowered_programs import assert_close, needs_compiler, run
 
 import fuse_opt
 from fuse_opt.lowering.emit import build_program
-from fuse_opt.lowering.loops.masked_tails import padded
+from fuse_opt.lowering.loops.vector_widths import padded
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
