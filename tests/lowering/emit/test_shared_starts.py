@@ -84,3 +84,38 @@ def test_what_differs_in_more_than_starts_shares_nothing() -> None:
     for one, wanted in zip(found, (left[:, 3:27] @ right, left[:, 5:17] @ short, left[:, 5:53:2] @ right), strict=True):
         np.testing.assert_allclose(one, wanted, 1e-5, 1e-5)
     assert functions(program.source) == 3
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", range(8))
+def test_random_slices_of_either_operand(seed: int) -> None:
+    """Of an operand or both, along either axis, turned or not, with what follows a product in its kernel."""
+    rng = np.random.default_rng(100 + seed)
+    m, k, n, more = (int(each) for each in rng.integers((1, 1, 1, 2), (20, 40, 70, 5)))
+    turned, on_right = bool(rng.integers(2)), bool(rng.integers(2))
+    whole = (m + int(rng.integers(3)) * 5, k * more + 3), (n, k * more + 3) if turned else (k * more + 3, n)
+    x, w = (f"tensor<{a}x{b}xf32>" for a, b in whole)
+    left, y = f"tensor<{m}x{k}xf32>", f"tensor<{m}x{n}xf32>"
+    right = f"tensor<{n}x{k}xf32>" if turned else f"tensor<{k}x{n}xf32>"
+    lines, wanted = [f"func.func @main(%x: {x}, %w: {w}) -> ({', '.join([y] * more)}) {{"], list[np.ndarray]()
+    given = [rng.standard_normal(shape).astype(np.float32) for shape in whole]
+    for number in range(more):
+        row, first = int(rng.integers(whole[0][0] - m + 1)), int(rng.integers(k * more + 3 - k + 1))
+        second = int(rng.integers(k * more + 3 - k + 1)) if on_right else 0
+        at = (0, second) if turned else (second, 0)
+        shape = (n, k) if turned else (k, n)
+        lines += [
+            f"  %a{number} = graph.slice %x {{starts = array<i64: {row}, {first}>, stops = array<i64: {row + m}, {first + k}>}}"
+            f" : ({x}) -> {left}",
+            f"  %b{number} = graph.slice %w {{starts = array<i64: {at[0]}, {at[1]}>, stops = array<i64: {at[0] + shape[0]}, "
+            f"{at[1] + shape[1]}>}} : ({w}) -> {right}",
+            f"  %p{number} = graph.matmul %a{number}, %b{number}{' {transpose_rhs = true}' if turned else ''} : "
+            f"({left}, {right}) -> {y}",
+            f"  %y{number} = graph.tanh %p{number} : ({y}) -> {y}",
+        ]
+        part = given[1][at[0] : at[0] + shape[0], at[1] : at[1] + shape[1]]
+        wanted.append(np.tanh(given[0][row : row + m, first : first + k] @ (part.T if turned else part)))
+    names = ", ".join(f"%y{number}" for number in range(more))
+    text = "\n".join([*lines, f"  func.return {names} : {', '.join([y] * more)}", "}"])
+    for found, expected in zip(fuse_opt.compile(text)(*given), wanted, strict=True):
+        np.testing.assert_allclose(found, expected, 2e-5, 2e-5)
