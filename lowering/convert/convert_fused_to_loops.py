@@ -86,7 +86,8 @@ class ConvertFusedToLoopsPass(ModulePass):
     }
     ```
     A result is a buffer after the arguments, unless `fused.results` says that it is a donated argument or a copy.
-    Kernels that say the same share a function. One whose schedule says `math = "fast"` computes with the approximations of
+    Kernels that say the same share a function; so do products that differ in where they begin in an operand, which have the
+    place as an argument. One whose schedule says `math = "fast"` computes with the approximations of
     `docs/c.md`, and its function says `fused.math = "fast"`; one that says `stores = "nontemporal"` stores past the caches where
     it can; of one that says `precision = "kernel"`, f16 and bf16 are rounded at its results alone. Decisions that are
     missing are made simply: an intermediate

@@ -276,3 +276,36 @@ func.func @narrow_convolution(%x: tensor<1x16x9x9xbf16>, %w: tensor<10x16x1x1xbf
   }
   func.return %a : tensor<1x10x9x9xbf16>
 }
+
+// -----
+
+// Products that begin elsewhere in the same operand share a function, which has the place as an argument; another one, which reads
+// more of it, has a function of its own, without.
+// CHECK-LABEL: func.func private @kernel_slice_matmul(
+// CHECK-SAME:      %size_start: index, %begin: index, %end: index)
+// CHECK-LABEL: func.func private @kernel_slice_matmul_1(
+// CHECK-NOT:       %size_start
+// CHECK-LABEL: func.func @steps(
+// CHECK-DAG:     [[EIGHT:%.*]] = arith.constant 8 : index
+// CHECK-DAG:     [[SIXTEEN:%.*]] = arith.constant 16 : index
+// CHECK:         func.call @kernel_slice_matmul(%{{.*}}, [[EIGHT]], %{{.*}}, %{{.*}}) :
+// CHECK:         func.call @kernel_slice_matmul(%{{.*}}, [[SIXTEEN]], %{{.*}}, %{{.*}}) :
+// CHECK:         func.call @kernel_slice_matmul_1(
+func.func @steps(%x: tensor<4x24xf32>, %w: tensor<8x16xf32>, %v: tensor<16x8xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x8xf32>) {
+  %a = fused.kernel(%0 = %x : tensor<4x24xf32>, %1 = %w : tensor<8x16xf32>) -> (tensor<4x16xf32>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.slice %0 {starts = array<i64: 0, 8>, stops = array<i64: 4, 16>} : (tensor<4x24xf32>) -> tensor<4x8xf32>
+    %3 = graph.matmul %2, %1 : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+    fused.yield %3 : tensor<4x16xf32>
+  }
+  %b = fused.kernel(%0 = %x : tensor<4x24xf32>, %1 = %w : tensor<8x16xf32>) -> (tensor<4x16xf32>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.slice %0 {starts = array<i64: 0, 16>, stops = array<i64: 4, 24>} : (tensor<4x24xf32>) -> tensor<4x8xf32>
+    %3 = graph.matmul %2, %1 : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+    fused.yield %3 : tensor<4x16xf32>
+  }
+  %c = fused.kernel(%0 = %x : tensor<4x24xf32>, %1 = %v : tensor<16x8xf32>) -> (tensor<4x8xf32>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.slice %0 {starts = array<i64: 0, 8>, stops = array<i64: 4, 24>} : (tensor<4x24xf32>) -> tensor<4x16xf32>
+    %3 = graph.matmul %2, %1 : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+    fused.yield %3 : tensor<4x8xf32>
+  }
+  func.return %a, %b, %c : tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x8xf32>
+}
