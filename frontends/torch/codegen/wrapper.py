@@ -26,7 +26,7 @@ from fuse_opt.frontends.torch.codegen.steps import (
 )
 from fuse_opt.frontends.torch.fx.api import aten, torch
 from fuse_opt.frontends.torch.fx.strides import View
-from fuse_opt.frontends.torch.importer.imported import AtenCall, Imported, Memory, Output, Returned, Variable
+from fuse_opt.frontends.torch.importer.imported import AtenCall, Imported, Memory, Output, Returned, ShapeOnly, Variable
 
 MOST_IDLE = 8
 """Frames that a compiled graph keeps while nobody calls it."""
@@ -243,6 +243,8 @@ class CallWriter(Results):
                 return self.strided(name, view) if view is None or self._uses[item] < 2 else self._view(item)
             case Memory(position, view, dtype):
                 return self._tensor(step.inputs[position], view, dtype)
+            case ShapeOnly(shape, dtype):
+                return self.constant("shape", torch.empty((), dtype=dtype).expand(shape))
             case tuple():
                 items = [self._argument(entry, step) for entry in cast(tuple[Any, ...], item)]
                 return f"({', '.join(items)}{',' if len(items) == 1 else ''})"

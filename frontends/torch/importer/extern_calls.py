@@ -23,6 +23,7 @@ from fuse_opt.frontends.torch.importer.memory_places import (
     is_ordered,
     is_readable,
     own_view,
+    shape_only,
     shared_arguments,
     shown,
     target_name,
@@ -111,8 +112,12 @@ class Calls(Values):
                 operands.append(memory)
             return positions[memory]
 
+        lent = shape_only(target, args, self.metas)
+
         def plain(item: Any) -> Any:
             known = self.metas(item)
+            if lent is not None and item is lent[0] and args.count(item) == 1:
+                return lent[1]
             if isinstance(known, NUMBERS):
                 return known
             return self._located(moved[item], operand) if item in moved else self._argument(item, operand)

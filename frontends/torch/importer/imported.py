@@ -28,6 +28,14 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class ShapeOnly:
+    """A tensor of a PyTorch call of which nothing but its shape is looked at: all of its elements are one in memory."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+@dataclass(frozen=True)
 class Argument:
     """An argument of the program: a tensor that the call holds by name."""
 
@@ -55,7 +63,7 @@ class AtenCall:
     name: str
     """Of the overload."""
     arguments: tuple[Any, ...]
-    """Like the traced ones, with `Variable` and `Memory` in the place of nodes."""
+    """Like the traced ones, with `Variable`, `Memory` and `ShapeOnly` in the place of nodes."""
     keywords: dict[str, Any]
     reason: str
     """Why it is not the program's own code."""

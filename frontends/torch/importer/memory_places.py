@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.types.size import Size
 from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, is_tensor, torch
 from fuse_opt.frontends.torch.fx.strides import View, storage_view
-from fuse_opt.frontends.torch.importer.imported import Memory, Variable
+from fuse_opt.frontends.torch.importer.imported import Memory, ShapeOnly, Variable
 
 NUMBERS = (int, float, bool, str, Size)
 """What is known of a graph before it runs, and no tensor."""
@@ -120,6 +120,23 @@ def shared_arguments(target: Any) -> list[int]:
     return [position for position, argument in enumerate(schema.arguments) if argument.alias_info is not None]
 
 
+_SHAPES = {"aten.max_pool2d_with_indices_backward": "self"}
+"""By operator the argument of which PyTorch's kernels for the CPU look at the shape alone."""
+
+
+def shape_only(target: Any, args: Sequence[Any], metas: Callable[[Any], Any]) -> tuple[Any, ShapeOnly] | None:
+    """The node among the arguments that only lends its shape, and what takes its place; None where there is none."""
+    if not isinstance(target, torch._ops.OpOverload) or (name := _SHAPES.get(str(target.overloadpacket))) is None:
+        return None
+    place = next(place for place, argument in enumerate(target._schema.arguments) if argument.name == name)
+    if place >= len(args) or not is_tensor(meta := metas(args[place])):
+        return None
+    is_known = all(isinstance(extent, int) for extent in meta.shape)
+    if not is_known or meta.device.type != "cpu" or not meta.is_contiguous():
+        return None  # its strides say in which order those of the result are
+    return args[place], ShapeOnly(tuple(meta.shape), meta.dtype)
+
+
 def has_effect(target: Any) -> bool:
     schema = getattr(target, "_schema", None)
     return schema is None or schema.is_mutable or not schema.returns
@@ -148,6 +165,8 @@ def shown(argument: Any) -> str:
             return f"#{position}[{extents}]"
         case Variable(name, _):
             return name
+        case ShapeOnly(shape, _):
+            return f"[{'x'.join(map(str, shape))}]"
         case list() | tuple():
             return "[" + ", ".join(shown(item) for item in cast(Sequence[Any], argument)) + "]"
         case _:
