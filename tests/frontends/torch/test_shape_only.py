@@ -15,6 +15,10 @@ def pooled(x: Any) -> Any:
     return torch.nn.functional.max_pool2d(torch.tanh(x), 3, 2, 1)
 
 
+def total(x: Any) -> Any:
+    return torch.nn.functional.max_pool2d(x + 1, 2).sum()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_gradients_of_pooling(dtype: Any, layout: Any) -> None:
@@ -33,7 +37,7 @@ def test_what_lends_its_shape_needs_no_memory() -> None:
     """The elements of what was pooled are no operand of the backward graph's call, whose text says the shape."""
     with collect_reports() as reports:
         x = torch.randn(2, 8, 64, 64, requires_grad=True)
-        torch.compile(lambda x: torch.nn.functional.max_pool2d(x + 1, 2).sum(), backend="fuse_opt")(x).backward()
+        torch.compile(total, backend="fuse_opt")(x).backward()
     backward = next(each for each in reports.graphs if each.kind == "backward")
     assert backward.counts.external == {"aten.max_pool2d_with_indices_backward.default": 1}
     assert x.grad is not None and x.grad.count_nonzero() == 2 * 8 * 32 * 32
