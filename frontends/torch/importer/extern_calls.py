@@ -116,7 +116,7 @@ class Calls(Values):
 
         def plain(item: Any) -> Any:
             known = self.metas(item)
-            if lent is not None and item is lent[0] and args.count(item) == 1:
+            if lent is not None and item is lent[0]:
                 return lent[1]
             if isinstance(known, NUMBERS):
                 return known

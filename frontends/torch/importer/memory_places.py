@@ -125,11 +125,11 @@ _SHAPES = {"aten.max_pool2d_with_indices_backward": "self"}
 
 
 def shape_only(target: Any, args: Sequence[Any], metas: Callable[[Any], Any]) -> tuple[Any, ShapeOnly] | None:
-    """The node among the arguments that only lends its shape, and what takes its place; None where there is none."""
+    """The node among the arguments, and no other one of them, that lends its shape alone, and what takes its place; or None."""
     if not isinstance(target, torch._ops.OpOverload) or (name := _SHAPES.get(str(target.overloadpacket))) is None:
         return None
     place = next(place for place, argument in enumerate(target._schema.arguments) if argument.name == name)
-    if place >= len(args) or not is_tensor(meta := metas(args[place])):
+    if place >= len(args) or list(args).count(args[place]) > 1 or not is_tensor(meta := metas(args[place])):
         return None
     is_known = all(isinstance(extent, int) for extent in meta.shape)
     if not is_known or meta.device.type != "cpu" or not meta.is_contiguous():
