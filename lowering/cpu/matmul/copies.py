@@ -19,14 +19,15 @@ Bounds = tuple[SSAValue, SSAValue]
 
 
 def count_loop(
-    scope: Scope, name: str, bounds: Bounds, build: Callable[[Scope, SSAValue], None], step: int = 1
+    scope: Scope, name: str, bounds: Bounds, build: Callable[[Scope, SSAValue], None], step: int | SSAValue = 1
 ) -> None:
     """A loop in order; `build` puts its body down, given the counter."""
     block = Block(arg_types=[INDEX])
     block.args[0].name_hint = name
     build(Scope(scope, block), block.args[0])
     block.add_op(scf.YieldOp())
-    scope.block.add_op(scf.ForOp(*bounds, scope.root.index_constant(step), [], Region(block)))
+    by = scope.root.index_constant(step) if isinstance(step, int) else step
+    scope.block.add_op(scf.ForOp(*bounds, by, [], Region(block)))
 
 
 def parallel_loop(scope: Scope, name: str, bounds: Bounds, build: Callable[[Scope, SSAValue], None]) -> None:

@@ -85,6 +85,15 @@ def test_threads_change_no_bit(name: str, tmp_path: Path) -> None:
 
 
 @needs_compiler
+def test_what_follows_wide_and_narrow_panels_is_compiled_once(tmp_path: Path) -> None:
+    """Over whole vectors, and over what is left of one: not again for images that are shorter than a panel."""
+    program = compiled_for(program_text("many", more=True), 32, tmp_path)
+    program(*arrays("many", 1, 3, 5))
+    assert program.source.count(" = y[") == 2
+    assert "fo_rows_f32(" in program.source
+
+
+@needs_compiler
 def test_a_result_that_an_operand_lies_in_is_stored_once(tmp_path: Path) -> None:
     text = program_text("many", more=True).replace(
         '%y: tensor<?x70x?x?xf32> {', '%y: tensor<?x70x?x?xf32> {graph.donated, '

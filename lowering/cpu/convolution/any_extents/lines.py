@@ -56,7 +56,7 @@ class LineTasks(BlockTasks):
         self.result = root.block.args[memory.targets[0]] if convolution.is_alone and not memory.nontemporal else None
         product = of.result_product()
         self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
-        self.width = tiling.tile.width
+        self.width, self.narrow = tiling.tile.width, tiling.narrow or tiling.tile
         self.sums = Sums(self._memory("sums", tiling.filters), tiling.filters, self.width)
         self.copy = self._memory("rows", tiling.channels, LINE)
 
@@ -79,54 +79,81 @@ class LineTasks(BlockTasks):
         found = _Task(weight, channels, result, first, positions)
         count = task.add(arith.SubiOp(positions[1], positions[0]))
         is_long = task.add(arith.CmpiOp(count, self.root.index_constant(self.width), "sge"))
-        either(task, is_long, lambda inner: self._panels(inner, found), lambda inner: self._short(inner, found))
+        if self.result is None:
+            self._stored_once(task, is_long, found)
+        else:
+            either(task, is_long, lambda s: self._in_place(s, found), lambda s: self._short(s, found))
 
-    def _panels(self, scope: Scope, task: _Task) -> None:
-        """Whole panels, the last of which begins so early that it is one; what follows sums is stored once."""
-        (begin, end), tile, zero = task.positions, self.tiling.tile, self.root.index_constant(0)
-        latest = scope.add(arith.SubiOp(end, self.root.index_constant(self.width)))
+    def _in_place(self, scope: Scope, task: _Task) -> None:
+        """Whole panels, the last of which begins so early that it is one, where the result is."""
+        (begin, end), constant = task.positions, self.root.index_constant
+        latest, result = scope.add(arith.SubiOp(end, constant(self.width))), self.result
+        assert result is not None
 
         def panel(inner: Scope, position: SSAValue) -> None:
             first = inner.add(arith.MinSIOp(position, latest))
-            x = Matrix(self.x, plus(inner, task.x, first), self.of.x_steps()[2])
-            if self.result is not None:
-                target = Matrix(self.result, plus(inner, task.result, first), self.of.positions[2])
-                self._sum_up(inner, task, target, lambda s, channel, _: x.moved(s, channel, zero), tile)
-                return
-            target = Matrix(self.sums.memory, zero, self.width)
-            self._sum_up(inner, task, target, lambda s, channel, _: x.moved(s, channel, zero), tile)
-            last = plus(inner, first, self.root.index_constant(self.width))
-            self._store(inner, task, (position, last), first)
+            target = Matrix(result, plus(inner, task.result, first), self.of.positions[2])
+            self._sum_wide(inner, task, first, target)
 
         count_loop(scope, "position", (begin, end), panel, self.width)
 
     def _short(self, scope: Scope, task: _Task) -> None:
-        """Fewer positions than a panel has, in narrow ones, which are copied; what is behind them there is not stored."""
-        constant, zero, tile = (
-            self.root.index_constant,
-            self.root.index_constant(0),
-            self.tiling.narrow or self.tiling.tile,
-        )
-        (begin, end), row = task.positions, constant(self.of.x_steps()[2])
-        sums = Matrix(self.sums.memory, zero, self.width)
+        """Fewer positions than a panel has, in narrow ones; what is behind them there is not stored."""
+        (begin, end), width = task.positions, self.narrow.width
 
         def panel(inner: Scope, first: SSAValue) -> None:
-            count = inner.add(arith.SubiOp(end, first))
-            count = inner.add(arith.MinSIOp(count, constant(tile.width)))
-            x = plus(inner, task.x, first)
+            self._sum_narrow(inner, task, first)
+            after = inner.add(arith.MinSIOp(plus(inner, first, self.root.index_constant(width)), end))
+            self._store(inner, task, (first, after), first)
 
-            def right(each: Scope, channel: SSAValue, channels: SSAValue) -> Matrix:
-                """Zeros are behind what is copied: what lies there by chance may be slow to multiply."""
-                at = plus(each, x, each.add(arith.MuliOp(channel, row)))
-                read = [flat_memory(self.root, self.x), at, row, constant(1), zero, count]
-                written = [flat_memory(self.root, self.copy), zero, constant(tile.width), zero, channels, zero]
-                each.call_for_effect(f"fo_rows_{self.element.name}", [*read, *written, constant(1), zero, zero])
-                return Matrix(self.copy, zero, tile.width)
+        count_loop(scope, "panel", (begin, end), panel, width)
 
-            self._sum_up(inner, task, sums, right, tile)
-            self._store(inner, task, (first, plus(inner, first, count)), first)
+    def _stored_once(self, scope: Scope, is_long: SSAValue, task: _Task) -> None:
+        """
+        As `_in_place` or `_short`, into sums: what follows these is in one place, for panels of either width, as it may be much
+        to compile.
+        """
+        (begin, end), constant = task.positions, self.root.index_constant
+        sums = Matrix(self.sums.memory, constant(0), self.width)
+        step = constant(self.width)
+        if self.narrow.width != self.width:
+            step = scope.add(arith.SelectOp(is_long, step, constant(self.narrow.width)))
+        whole = scope.add(arith.SubiOp(end, constant(self.width)))
+        latest = scope.add(arith.SelectOp(is_long, whole, end))
 
-        count_loop(scope, "panel", (begin, end), panel, tile.width)
+        def panel(inner: Scope, position: SSAValue) -> None:
+            first = inner.add(arith.MinSIOp(position, latest))
+            either(
+                inner, is_long,
+                lambda s: self._sum_wide(s, task, first, sums), lambda s: self._sum_narrow(s, task, first),
+            )  # fmt: skip
+            after = inner.add(arith.MinSIOp(plus(inner, position, step), end))
+            self._store(inner, task, (position, after), first)
+
+        count_loop(scope, "position", (begin, end), panel, step)
+
+    def _sum_wide(self, scope: Scope, task: _Task, first: SSAValue, target: Matrix) -> None:
+        """Sums of a whole panel, read where it lies."""
+        x = Matrix(self.x, plus(scope, task.x, first), self.of.x_steps()[2])
+        zero = self.root.index_constant(0)
+        self._sum_up(scope, task, target, lambda s, channel, _: x.moved(s, channel, zero), self.tiling.tile)
+
+    def _sum_narrow(self, scope: Scope, task: _Task, first: SSAValue) -> None:
+        """Sums of a narrow panel, which is copied, with zeros behind it: what lies there by chance may be slow to multiply."""
+        constant, zero, tile = self.root.index_constant, self.root.index_constant(0), self.narrow
+        row = constant(self.of.x_steps()[2])
+        rest = scope.add(arith.SubiOp(task.positions[1], first))
+        count = scope.add(arith.MinSIOp(rest, constant(tile.width)))
+        x = plus(scope, task.x, first)
+
+        def right(inner: Scope, channel: SSAValue, channels: SSAValue) -> Matrix:
+            at = plus(inner, x, inner.add(arith.MuliOp(channel, row)))
+            read = [flat_memory(self.root, self.x), at, row, constant(1), zero, count]
+            written = [flat_memory(self.root, self.copy), zero, constant(tile.width), zero, channels, zero]
+            inner.call_for_effect(f"fo_rows_{self.element.name}", [*read, *written, constant(1), zero, zero])
+            return Matrix(self.copy, zero, tile.width)
+
+        self._sum_up(scope, task, Matrix(self.sums.memory, zero, self.width), right, tile)
 
     def _sum_up(
         self,

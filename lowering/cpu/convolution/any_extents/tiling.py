@@ -99,7 +99,7 @@ def _cut(of: WindowContraction, vectors: int, positions: int, itemsize: int) -> 
     some = max(min(DEPTH // of.taps, FIRST_CACHE // met, COPY_BYTES // (planes_of(of) * plane * itemsize)), 1)
     channels = -(-of.channels // -(-of.channels // some))
     most_narrow = panels * narrow.width if narrow else 0
-    single = _even(Tile.of(filters, 1, lanes), filters) if narrow and max(of.strides) > 1 else None
+    single = _even(Tile.of(filters, 1, lanes), filters) if vectors > 1 and max(of.strides) > 1 else None
     return AnyExtentsTiling(tile, narrow, most_narrow, single, filters, channels, rows, parts, columns, plane)
 
 
