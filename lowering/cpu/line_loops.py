@@ -29,6 +29,8 @@ class Way:
     """How many at a time: 1, or as many as compilers make a vector of; 0 for as many as they like."""
     most: int | None = None
     """Lanes of the rows that it is for, which are a task each; None for any rows, in blocks."""
+    strips: bool = False
+    """Whether it goes down all lines with one group and then with the next one: short rows have one or two."""
 
     def holds(self, scope: Scope, lanes: Extent) -> SSAValue:
         """Whether it is for rows of so many lanes; of one that is not for all, behind those for shorter rows."""
@@ -37,7 +39,7 @@ class Way:
 
 
 LANES = Way(1, EIGHT - 1)
-FOURS = Way(4, EIGHT - 1)
+FOURS = Way(4, EIGHT - 1, strips=True)
 """Of groups the last one may overlap the one before it: rows have one at least."""
 EIGHTS = Way(EIGHT)
 VECTORS = Way(0)
@@ -67,25 +69,29 @@ class LineLoops:
         """What the number of a row is made of."""
         size, constant = inner * self._blocks, holder.root.index_constant
         first = holder.add(arith.DivSIOp(tasks[0], constant(size)))
-        self._planes = first, _ceiling(holder, tasks[1], size)
+        spans = first, _ceiling(holder, tasks[1], size)
         planes = _counted(holder, plane)
         before = planes.add(arith.MuliOp(planes.indices[plane], constant(size)))
         begin, end = (planes.add(arith.SubiOp(each, before)) for each in tasks)
         begin = planes.add(arith.MaxSIOp(begin, constant(0)))
         end = planes.add(arith.MinSIOp(end, constant(size)))
-        self._line = lines = _counted(planes, line)
+        self._nest = [(planes, spans)]
+        if way.group > 1:
+            self.lane = self._in_group(geometry.lane, line, (begin, end))
+            return
+        lines = _counted(planes, line)
         if self._blocks == 1:
-            self._lines = begin, end
-            self._lanes = constant(0), constant(geometry.lane.extent)
+            span, self._lanes = (begin, end), (constant(0), constant(geometry.lane.extent))
         else:
-            self._lines = planes.add(arith.DivSIOp(begin, constant(self._blocks))), _ceiling(planes, end, self._blocks)
-            self._lanes = self._lanes_of_tasks(geometry, begin, end)
-        self.lane = self._in_group(geometry.lane) if way.group > 1 else _counted(lines, geometry.lane, "lane")
+            span = planes.add(arith.DivSIOp(begin, constant(self._blocks))), _ceiling(planes, end, self._blocks)
+            self._lanes = self._lanes_of_tasks(lines, geometry, begin, end)
+        self._nest.append((lines, span))
+        self.lane = _counted(lines, geometry.lane, "lane")
         """The scope of a lane."""
 
-    def _lanes_of_tasks(self, geometry: Geometry, begin: SSAValue, end: SSAValue) -> Range:
+    def _lanes_of_tasks(self, lines: Scope, geometry: Geometry, begin: SSAValue, end: SSAValue) -> Range:
         """Of a row, those that belong to tasks within the bounds."""
-        lines, constant = self._line, self._line.root.index_constant
+        constant = lines.root.index_constant
         row = lines.add(arith.MuliOp(next(iter(lines.indices.values())), constant(self._blocks)))
         width = constant(geometry.width)
         first, last = (lines.add(arith.SubiOp(each, row)) for each in (begin, end))
@@ -93,39 +99,41 @@ class LineLoops:
         last = lines.add(arith.MinSIOp(lines.add(arith.MuliOp(last, width)), constant(geometry.lane.extent)))
         return first, last
 
-    def _in_group(self, lane: Dim) -> Scope:
-        """That of a lane of a group."""
-        group, constant = self._way.group, self._line.root.index_constant
+    def _in_group(self, lane: Dim, line: Dim, span: Range) -> Scope:
+        """That of a lane of a group, of the lines within the bounds."""
+        group, (planes, _), strips = self._way.group, self._nest[0], self._way.strips
+        constant = planes.root.index_constant
         count = Dim("group", -(-lane.extent // group))
-        groups = _counted(self._line, count)
+        dims = ((count, (constant(0), constant(count.extent))), (line, span))
+        scope = planes
+        for dim, bounds in dims if strips else reversed(dims):
+            scope = _counted(scope, dim)
+            self._nest.append((scope, bounds))
+        groups, _ = self._nest[1 if strips else 2]
         at = groups.add(arith.MuliOp(groups.block.args[0], constant(group)))
         at = groups.add(arith.MinSIOp(at, constant(lane.extent - group)))
-        self._groups, self._lanes = (constant(0), constant(count.extent)), (constant(0), constant(group))
+        self._lanes = constant(0), constant(group)
         block = Block(arg_types=[INDEX])
         block.args[0].name_hint = "lane"
         place = arith.AddiOp(at, block.args[0])
         block.add_op(place)
-        return Scope(groups, block, {lane: place.result})
+        return Scope(scope, block, {lane: place.result})
 
     def close(self, are_words: bool) -> None:
         """Compilers make vectors of groups, none of single lanes, and short ones of what is in memory as words of 32 bits."""
-        group, inside = self._way.group, self.lane.parent
-        assert inside is not None
+        group, inside = self._way.group, self._nest[-1][0]
         self.lane.block.add_op(scf.YieldOp() if group == 1 else scf.ReduceOp())
         inside.block.add_op(lane := (_loop if group == 1 else _parallel)(self.lane, *self._lanes))
         if group == 1:
             lane.attributes[SCALAR] = UnitAttr()
         elif are_words:
             lane.attributes[SIDE_BY_SIDE] = IntegerAttr(group or EIGHT, 64)
-        if group > 1:
-            inside.block.add_op(scf.YieldOp())
-            self._line.block.add_op(loop := _loop(inside, *self._groups))
-            loop.attributes[SCALAR] = UnitAttr()  # nor of groups
-        planes = self._line.parent
-        assert planes is not None and planes.parent is not None
-        self._line.block.add_op(scf.YieldOp())
-        planes.block.add_ops([_loop(self._line, *self._lines), scf.YieldOp()])
-        planes.parent.block.add_op(_loop(planes, *self._planes))
+        for scope, bounds in reversed(self._nest):
+            assert scope.parent is not None
+            scope.block.add_op(scf.YieldOp())
+            scope.parent.block.add_op(loop := _loop(scope, *bounds))
+            if group > 1 and scope is inside:
+                loop.attributes[SCALAR] = UnitAttr()  # nor of groups
 
 
 def _counted(parent: Scope, dim: Dim, name: str = "") -> Scope:
