@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import itertools
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +26,14 @@ REGISTERS = ["fo_matrix_begin", "fo_matrix_end"]
 MORE = 33
 """Rows that are copied, of which squares are transposed in registers where columns lie side by side."""
 _CALLS = """
-void product(long k, const {left} char *x, long x_row, long x_column, const signed char *w, {left} char *rows,
+void {function}(long k, const {left} char *x, long x_row, long x_column, const signed char *w, {left} char *rows,
     long step, signed char *panel, int *sums) {{
   fo_rows_{name}({more}, k, x, 0, x_row, x_column, rows, 0, step, {groups});
-  fo_panel_{name}(k, {columns}, w, 0, {columns}, 1, panel, 0, {panel}, {groups});
+  fo_panel_{name}(k, {columns}, w, 0, {columns}, 1, panel, 0, {step}, {groups});
   long registers;
   fo_matrix_begin(&registers);
-  {tile}((k + 3) / 4, rows, 0, step, panel, 0, {panel}, sums, {columns}, {columns}, 0, &registers);
-  {tile}((k + 3) / 4, rows, 0, step, panel, 0, {panel}, sums, {columns}, {columns}, 1, &registers);
+  {tile}((k + 3) / 4, rows, 0, step, panel, 0, {step}, sums, {columns}, {columns}, 0, &registers);
+  {tile}((k + 3) / 4, rows, 0, step, panel, 0, {step}, sums, {columns}, {columns}, 1, &registers);
   fo_matrix_end(&registers);
 }}
 """
@@ -44,22 +47,46 @@ MACHINES = {
 }
 if platform.machine() != "x86_64":
     del MACHINES["vectors"], MACHINES["halves"]
+LEFT = {"i8": "signed", "ui8": "unsigned"}
+Products = Callable[[str], ctypes.CDLL]
+
+
+def _name_of(name: str, many: int, columns: int, in_lines: bool) -> str:
+    return f"{name}_{many}x{columns}{LINES * in_lines}"
+
+
+@pytest.fixture(scope="module")
+def products(tmp_path_factory: pytest.TempPathFactory) -> Products:
+    """By what it may use of the machine: a library of `product_NAME` for all tiles, which share most of what is compiled."""
+
+    @functools.cache
+    def build(machine: str) -> ctypes.CDLL:
+        texts: list[str] = []
+        helpers = {*REGISTERS, "fo_panel_bf16", *(f"fo_{each}_{name}" for each in ("rows", "panel") for name in LEFT)}
+        for (many, columns), in_lines in itertools.product(SHAPES, [False, True]):
+            for name, step, text in (*((name, 4, _CALLS) for name in LEFT), ("bf16", 2, _PAIRS)):
+                function, line = _name_of(name, many, columns, in_lines), 16 * step if in_lines else step
+                groups = f"(k + {line - 1}) / {line} * {line // step}"
+                shape = {"columns": columns, "groups": groups, "more": MORE, "step": STEP}
+                facts = {"name": name, "left": LEFT.get(name), "function": f"product_{function}"}
+                texts.append(text.format(tile=f"fo_tile_{function}", **shape, **facts))
+                helpers.add(f"fo_tile_{function}")
+        return build_helpers(sorted(helpers), "".join(texts), "cc", machine, tmp_path_factory.mktemp("tiles"))
+
+    return build
 
 
 @needs_compiler
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-@pytest.mark.parametrize(("name", "left"), [("i8", "signed"), ("ui8", "unsigned")])
+@pytest.mark.parametrize(("name", "left"), LEFT.items())
 @pytest.mark.parametrize(("many", "columns"), SHAPES)
 @pytest.mark.parametrize("in_lines", [False, True], ids=["as they are", "in lines"])
 def test_every_build_gives_exact_sums(
-    name: str, left: str, machine: str, many: int, columns: int, in_lines: bool, tmp_path: Path
+    name: str, left: str, machine: str, many: int, columns: int, in_lines: bool, products: Products
 ) -> None:
     """Of rows that end in their last group, and of those that zeros follow up to whole lines."""
-    tile, line = f"fo_tile_{name}_{many}x{columns}{LINES * in_lines}", 64 if in_lines else 4
-    groups = f"(k + {line - 1}) / {line} * {line // 4}"
-    text = _CALLS.format(left=left, name=name, tile=tile, more=MORE, columns=columns, panel=STEP, groups=groups)
-    helpers = [f"fo_rows_{name}", f"fo_panel_{name}", tile, *REGISTERS]
-    library = build_helpers(helpers, text, "cc", machine, tmp_path)
+    product = products(machine)[f"product_{_name_of(name, many, columns, in_lines)}"]
+    line = 64 if in_lines else 4
     rng = np.random.default_rng(11)
     low = -128 if left == "signed" else 0
     for depth, transposed in (
@@ -83,7 +110,7 @@ def test_every_build_gives_exact_sums(
         x_row, x_column = (stride // given.itemsize for stride in (given.T if transposed else given).strides)
         x_at, w_at, rows_at, panel_at, sums_at = (ctypes.c_void_p(e.ctypes.data) for e in (given, w, rows, panel, sums))
         steps = [ctypes.c_long(each) for each in (depth, x_row, x_column, step)]
-        library.product(steps[0], x_at, *steps[1:3], w_at, rows_at, steps[3], panel_at, sums_at)
+        product(steps[0], x_at, *steps[1:3], w_at, rows_at, steps[3], panel_at, sums_at)
         wanted = 2 * x[:many, :depth].astype(np.int64) @ w.astype(np.int64)
         np.testing.assert_array_equal(sums[1:-1], wanted)
         np.testing.assert_array_equal(sums[[0, -1]], around)
@@ -117,7 +144,7 @@ def test_copies_of_rows_end_where_their_last_group_does(tmp_path: Path) -> None:
 
 
 _PAIRS = """
-void product(long k, const unsigned short *x, long x_row, const unsigned short *w, long w_row, long w_column,
+void {function}(long k, const unsigned short *x, long x_row, const unsigned short *w, long w_row, long w_column,
     unsigned short *panel, float *sums) {{
   fo_panel_bf16(k, {columns}, w, 0, w_row, w_column, panel, 0, {step}, {groups});
   long registers;
@@ -133,16 +160,14 @@ void product(long k, const unsigned short *x, long x_row, const unsigned short *
 @pytest.mark.parametrize(("many", "columns"), SHAPES)
 @pytest.mark.parametrize("in_lines", [False, True], ids=["as they are", "in lines"])
 def test_every_build_multiplies_pairs_of_bf16(
-    machine: str, many: int, columns: int, in_lines: bool, tmp_path: Path
+    machine: str, many: int, columns: int, in_lines: bool, products: Products
 ) -> None:
     """
     Where no instruction does, a panel is of f32, in a copy that has room for it. What lies there before are no numbers: none
     is multiplied, not even by the zeros that follow a row.
     """
-    tile, line = f"fo_tile_bf16_{many}x{columns}{LINES * in_lines}", 32 if in_lines else 2
-    text = _PAIRS.format(tile=tile, columns=columns, step=STEP, groups=f"(k + {line - 1}) / {line} * {line // 2}")
-    helpers = ["fo_panel_bf16", tile, *REGISTERS]
-    library = build_helpers(helpers, text, "cc", machine, tmp_path)
+    product = products(machine)[f"product_{_name_of('bf16', many, columns, in_lines)}"]
+    line = 32 if in_lines else 2
     rng = np.random.default_rng(12)
     for depth, transposed in ((1, False), (31, True), (700, False)):
         even = -(-depth // line) * line
@@ -160,5 +185,5 @@ def test_every_build_multiplies_pairs_of_bf16(
         places = [ctypes.c_void_p(each.ctypes.data) for each in (left, right, panel, sums)]
         row, column = (1, depth) if transposed else (columns, 1)
         steps = [ctypes.c_long(each) for each in (depth, even, row, column)]
-        library.product(steps[0], places[0], steps[1], places[1], *steps[2:], *places[2:])
+        product(steps[0], places[0], steps[1], places[1], *steps[2:], *places[2:])
         np.testing.assert_array_equal(sums, 1 + x[:, :depth] @ w)
