@@ -108,5 +108,5 @@ def test_nvcc_takes_it(arch: str) -> None:
     assert compiler is not None
     if int(arch.removeprefix("sm_")) not in compiler.architectures:
         pytest.skip(f"the compiler does not know {arch}")
-    for text in PROGRAMS.values():
-        compile_cuda(compiler, kernels_text(converted(text, "once")), arch, DiskCache())
+    together = "\n".join(text.replace("@f(", f"@f{number}(") for number, text in enumerate(PROGRAMS.values()))
+    compile_cuda(compiler, kernels_text(converted(together, "once")), arch, DiskCache())
