@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from draws import MULTIPLIER, sampled
 
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+"""NumPy's threads, which it makes when it is imported, do not wait for more by turns: the processors are busy with tests."""
 gc.set_threshold(200_000, 20, 100)
 """IR is many long-lived objects in cycles: at Python's own 700 a quarter of the tests' time goes into looking at them."""
 
