@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,34 +19,33 @@ from fuse_opt.dialects.types.dtypes import DTYPES, F32, I8, I32, I64, DType, dty
 from fuse_opt.lowering.reference.interpreter import evaluate_structured
 from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES
 
-SHAPES: tuple[tuple[int, ...], ...] = ((4,), (2, 4), (1, 2, 4), (1, 2, 4, 4))
+Operand = tuple[DType, tuple[int, ...]]
+SHAPES: tuple[tuple[int, ...], ...] = ((1, 2, 4, 4), (1, 2, 4), (2, 4), (4,))
 
 
 def samples(op: type[GraphOp]) -> Iterator[tuple[DType, GraphOp]]:
-    """Instances with one element type where it can be told: operands of one shape, or of its last axis."""
+    """For each element type that it can be told of an instance, of the most axes: operands of one shape, or of its last axis."""
     definition = op.get_irdl_definition()
     if any(not isinstance(d, OptPropertyDef) for d in definition.properties.values()):
         required = {name for name, d in definition.properties.items() if not isinstance(d, OptPropertyDef)}
         if required != {"dtype"}:
             return
     count = sum(2 if isinstance(d, VarOperandDef) else 1 for _, d in definition.operands)
-    for element, shape in product(DTYPES, SHAPES):
-        for others in (
-            (element, shape),
-            (element, shape[-1:]),
-            (I64, shape),
-            (element, (shape[1] if len(shape) > 1 else 4,)),
-        ):
-            given = [(element, shape), *[others] * (count - 1)][:count]
-            built = _build(op, given, {"dtype": element.attribute} if "dtype" in definition.properties else {})
-            if built is not None:
-                yield element, built
-                break
+    for element in DTYPES:
+        properties: dict[str, Attribute] = {"dtype": element.attribute} if "dtype" in definition.properties else {}
+        tried = (_build(op, given, properties) for shape in SHAPES for given in _operands(element, shape, count))
+        if (built := next((each for each in tried if each is not None), None)) is not None:
+            yield element, built
 
 
-def _build(
-    op: type[GraphOp], operands: Sequence[tuple[DType, tuple[int, ...]]], properties: dict[str, Attribute]
-) -> GraphOp | None:
+def _operands(element: DType, shape: tuple[int, ...], count: int) -> Iterator[tuple[Operand, ...]]:
+    """Operands of an element type and a shape, each once, others of which may have another one."""
+    channels = shape[1] if len(shape) > 1 else 4
+    others = ((element, shape), (element, shape[-1:]), (I64, shape), (element, (channels,)))
+    yield from dict.fromkeys(((element, shape), *[other] * (count - 1))[:count] for other in others)
+
+
+def _build(op: type[GraphOp], operands: Sequence[Operand], properties: dict[str, Attribute]) -> GraphOp | None:
     block = Block(arg_types=[TensorType(element.attribute, shape) for element, shape in operands])
     try:
         built = op.build_op(*block.args, **properties)
