@@ -138,7 +138,7 @@ def _mask_between(loop: scf.ParallelOp, blocks: Masks) -> None:
 
     count = count_of(lower, upper)
     if count is None:
-        count = put(arith.SubiOp(upper, lower))
+        count = blocks.count(lower, upper, loop)
     vectors, rest, is_left, masks = blocks.left(count)
     whole = put(arith.AddiOp(lower, vectors), "whole")
     Rewriter.insert_op(specialized(loop, {}, (lower, whole)), before)

@@ -39,6 +39,7 @@ class Masks(BlockLoops):
         self._behind: dict[SSAValue, SSAValue] = {}
         self._tests: dict[SSAValue, SSAValue] = {}
         self._zeros: dict[Attribute, SSAValue] = {}
+        self._counts: dict[tuple[SSAValue, SSAValue], SSAValue] = {}
         self._left: dict[SSAValue, tuple[SSAValue, SSAValue, SSAValue, Sequence[SSAValue]]] = {}
 
     def zero(self, kind: AnyFloat) -> SSAValue:
@@ -99,6 +100,21 @@ class Masks(BlockLoops):
             self._sized[rest, again] = self._first(func.CallOp(HIDDEN_BITS, [bits], [INDEX]), "bits")
         return self._sized[rest, again]
 
+    def count(self, lower: SSAValue, upper: SSAValue, loop: Operation) -> SSAValue:
+        """How many elements the loop has: as far outside of the loops around it as its bounds are known."""
+        if (lower, upper) not in self._counts:
+            known = _innermost(_block_of(lower), _block_of(upper))
+            around: Operation = loop
+            while (block := around.parent) is not known:
+                assert block is not None
+                outer = block.parent_op()
+                assert outer is not None
+                around = outer
+            count = arith.SubiOp(upper, lower)
+            Rewriter.insert_op(count, InsertPoint.before(around))
+            self._counts[lower, upper] = count.result
+        return self._counts[lower, upper]
+
     def left(self, count: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue, Sequence[SSAValue]]:
         """Of a number of elements that an op computes, behind it: those in whole vectors, the rest, if there is one, masks."""
         if count not in self._left:
@@ -157,3 +173,18 @@ class Masks(BlockLoops):
         call.results[0].name_hint = name
         Rewriter.insert_op(call, InsertPoint.after(last))
         return call.results[0]
+
+
+def _block_of(value: SSAValue) -> Block:
+    if isinstance(value.owner, Block):
+        return value.owner
+    assert value.owner.parent is not None
+    return value.owner.parent
+
+
+def _innermost(one: Block, other: Block) -> Block:
+    """Of two blocks, one of which is within the other one or is that."""
+    block: Block | None = one
+    while block is not None and block is not other:
+        block = block.parent_block()
+    return one if block is other else other

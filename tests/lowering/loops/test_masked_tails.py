@@ -223,3 +223,19 @@ def test_rows_that_have_an_element_do_not_ask_for_a_rest() -> None:
     program = fuse_opt.compile(ROWS_OF_SIZES.replace("LEAST", "1"))
     program(np.ones((2, 3), np.float32), np.ones(3, np.float32))
     assert "if (is_left" not in program.source
+
+
+@needs_compiler
+def test_masks_are_made_outside_of_loops_that_do_not_change_them() -> None:
+    """Of columns of a matrix, a block of which is added up row by row."""
+    text = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]}) -> tensor<?xf32> {
+  %y = graph.sum %x {axes = array<i64: 0>} : (tensor<?x?xf32>) -> tensor<?xf32>
+  func.return %y : tensor<?xf32>
+}"""
+    sums = fuse_opt.compile(text)
+    for rows, columns in ((1, 1), (9, 15), (40, 33), (300, 271), (131, 512)):
+        x = np.random.default_rng(rows).standard_normal((rows, columns)).astype(np.float32)
+        np.testing.assert_allclose(sums(x), x.sum(0, dtype=np.float64), 1e-5, 1e-4)
+    before, _, after = sums.source.partition("for (long strip")
+    assert "long bits = fo_bits(" in before
+    assert "fo_bits(" not in after.partition("r_total[")[0]
