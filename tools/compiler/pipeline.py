@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from keyword import iskeyword
 from pathlib import Path
 from traceback import extract_tb
@@ -320,10 +320,16 @@ def _pass_class(name: str) -> type[ModulePass]:
     )
 
 
+@cache
+def _required(class_: type[ModulePass]) -> frozenset[str]:
+    """The options that a pass cannot do without."""
+    return frozenset(class_.required_fields() - {"name"})
+
+
 def _configured(class_: type[ModulePass], spec: ArgSpec) -> ModulePass:
     from xdsl.utils.arg_spec import ArgSpec
 
-    if not spec.parameters and not class_.required_fields() - {"name"}:
+    if not spec.parameters and not _required(class_):
         return class_()
     hints = get_type_hints(class_)
     known = [field.name for field in fields(class_) if field.init and field.name != "name"]

@@ -148,6 +148,7 @@ def _import_implementations() -> object:
     return kernels, registry
 
 
+@functools.cache
 def _load_pass(path: Path) -> type[ModulePass]:
     from xdsl.passes import ModulePass
 
@@ -155,6 +156,7 @@ def _load_pass(path: Path) -> type[ModulePass]:
     return _class_named(path, path.stem.replace("_", "-"), ModulePass)
 
 
+@functools.cache
 def _load_target(path: Path) -> type[Target]:
     from xdsl.utils.target import Target
 
