@@ -159,12 +159,12 @@ AHEAD = Knob(
 )
 NEXT_ROW = Knob(
     "next_row",
-    Words(("asked", "left")),
+    Words(("usual", "asked", "left")),
     ("row",),
     True,
     "whether a loop that computes asks for memory of the next row, [where caches are too small](#schedules), or leaves that to "
-    "the processor",
-    ("left",),
+    "the processor, as those of AMD do by default",
+    ("asked", "left"),
 )
 UNROLL = Knob(
     "unroll",

@@ -113,11 +113,11 @@ def prefetch_next_row(
     this = Dim(f"this_{row.name}", row.extent)
     place = Fixed(scope, {row: as_expr(this) + 1, along: as_expr(first)})
     place.indices[this] = scope.dim_value(row)
-    room = MOST_BYTES
+    room, helper = MOST_BYTES, "fo_prefetch_near" if loops.memory.next_row == "asked" else "fo_prefetch_next"
     for (buffer, address), node in asked.items():
         factors, element = address.coefficients() or {}, dtype(node.value)
         nbytes = along.extent * element.itemsize
         if nbytes <= room and factors.get(along) == 1 and factors.get(row):
             room -= nbytes
             arguments = [flat_memory(scope.root, buffer), place.index(address), scope.root.index_constant(count)]
-            scope.call_for_effect(f"fo_prefetch_near_{element.name}", arguments)
+            scope.call_for_effect(f"{helper}_{element.name}", arguments)

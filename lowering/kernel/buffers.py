@@ -63,8 +63,8 @@ class KernelBuffers:
         """Whether stores go past the caches where they can."""
         self.deferred = is_deferred(kernel)
         """Whether a row's are to be made while the next one is computed, where they can."""
-        self.asks = NEXT_ROW.word(kernel) == "asked"
-        """Whether loops may ask for memory of the next row."""
+        self.next_row = NEXT_ROW.word(kernel)
+        """Whether loops may ask for memory of the next row: always, never, or where processors gain by it."""
         self.lanes = LANES.count(kernel)
         """Accumulators of a reduction side by side, where the schedule says how many."""
         self.lent = LENT.number(kernel)

@@ -449,6 +449,15 @@ FO_FN void fo_prefetch_near_{ELEMENT}(const {ELEMENT_C} *from, long at, long cou
   for (long i = 0; i < count; i += 64 / (long)sizeof *from) __builtin_prefetch(from + at + i, 0, 3);
 }
 
+/* fo_prefetch_next_{ELEMENT}: the same where it is faster than what processors find out themselves: not on AMD's, as compilers name them. */
+FO_FN void fo_prefetch_next_{ELEMENT}(const {ELEMENT_C} *from, long at, long count) {
+#if defined(__znver1__) || defined(__znver2__) || defined(__znver3__) || defined(__znver4__) || defined(__znver5__)
+  (void)from, (void)at, (void)count;
+#else
+  for (long i = 0; i < count; i += 64 / (long)sizeof *from) __builtin_prefetch(from + at + i, 0, 3);
+#endif
+}
+
 /* fo_all_finite_{f32|f64}: whether none of so many elements from x[at] on is infinite or NaN. */
 FO_FN long fo_all_finite_f32(long count, const float *x, long at) {
   int bad = 0;
