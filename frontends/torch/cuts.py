@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from math import inf
 from typing import Any, Protocol, cast
 
@@ -17,6 +18,7 @@ class Trials(Protocol):
 
     def alive(self, level: int) -> int: ...
     def work(self, level: int) -> float: ...
+    def keeping(self, nbytes: int) -> Iterable[tuple[int, float]]: ...
     def arena(self, level: int, budget: int) -> int: ...
     def within(self, budget: int) -> Any: ...
     @property
@@ -33,9 +35,9 @@ _SURE = 0.85
 _NEAR = 1.25
 """By which part more may be alive with a cut than with another one whose arenas are made to know the least budget."""
 _FURTHER = 2
-"""Cuts that keep more than one that fits, that are looked at for less work."""
+"""Cuts that keep more than one that fits, or is likely to, that are searched for less work."""
 _CLOSE = 1.05
-"""By which part more work than the least is guessed of cuts that are searched nevertheless, which takes long."""
+"""By which part less work than the least found is guessed of cuts that are searched, which takes long."""
 _TRIED = 4
 """Cuts whose arenas are made to know the least budget."""
 
@@ -79,19 +81,13 @@ class Cut:
         return total
 
     def guess(self, budget: int, scales: Mapping[str, float]) -> float:
-        """
-        About the seconds that the ops of its graphs take within a budget: as all that loops compute computed again takes, and
-        as large a part of what half of the products computed again take more as it takes to fit.
-        """
-        total = 0.0
-        for kind, trials in self.tried.items():
-            scale, room = scales.get(kind, 1.0), budget - self.saved
-            loops, products = (scale * trials.alive(level) for level in (LOOPS, PRODUCTS))
-            total += trials.work(LOOPS)
-            if loops > room:
-                part = (loops - room) / max(loops - products, 1.0)
-                total += min(part, 1.0) * max(trials.work(PRODUCTS) - trials.work(LOOPS), 0.0)
-        return total
+        """About the seconds that the ops of its graphs take within a budget; `scales` are arenas to what is alive."""
+        return sum(_guess(trials, budget - self.saved, scales.get(kind, 1.0)) for kind, trials in self.tried.items())
+
+    def may_fit(self, budget: int) -> bool:
+        """Whether no more than a budget is alive in some way to recompute."""
+        room = budget - self.saved
+        return room >= 0 and all(_may_fit(trials, room) for trials in self.tried.values())
 
     @cached_property
     def alive(self) -> int:
@@ -116,6 +112,26 @@ class Cut:
         return ValueError(f"option 'budget': {kept}; {over}; with those {self.least}B")
 
 
+def _guess(trials: Trials, room: int, scale: float) -> float:
+    """
+    About the seconds within so many bytes: as all that loops compute computed again takes; where that does not fit, as those
+    products kept that take the least work, or as large a part of half of the products computed again as it takes to fit.
+    """
+    loops, products = (scale * trials.alive(level) for level in (LOOPS, PRODUCTS))
+    if loops <= room:
+        return trials.work(LOOPS)
+    part = min((loops - room) / max(loops - products, 1.0), 1.0)
+    halved = trials.work(LOOPS) + part * max(trials.work(PRODUCTS) - trials.work(LOOPS), 0.0)
+    kept = min((work for alive, work in trials.keeping(int(room / scale)) if scale * alive <= room), default=inf)
+    return kept if kept < halved or (products > room and kept < inf) else halved
+
+
+def _may_fit(trials: Trials, room: int) -> bool:
+    alive = (trials.alive(level) for level in (0, LOOPS, PRODUCTS))
+    kept = (alive for alive, _ in trials.keeping(room))
+    return any(nbytes <= room for nbytes in chain(alive, kept))
+
+
 @dataclass(frozen=True)
 class CutSearch:
     """Looks at cuts, which have numbers: those that keep the most come first."""
@@ -138,7 +154,7 @@ class CutSearch:
                 lambda number, level=level: not self.scales and self._is_likely(level, _FAR * self.budget, number),
             )
             if found is not None:
-                return self._of_less_work(self.cut(found), found) if found else self.cut(found)
+                return self._of_least_work(found, self.cut(found))
         asked: dict[int, float] = {}
 
         def is_sure(number: int) -> bool:
@@ -148,52 +164,32 @@ class CutSearch:
 
         first = bisect_left(range(self.count), True, key=is_sure)
         first = first if first < self.count else min(asked, key=asked.__getitem__)
-        return None if asked[first] == inf else self._of_less_work(self._of_least_work(first), first)
+        return None if asked[first] == inf else self._of_least_work(first)
 
-    def _of_less_work(self, found: Cut | None, number: int) -> Cut | None:
+    def _of_least_work(self, number: int, best: Cut | None = None) -> Cut | None:
         """
-        What was found, of the number or before it, or a cut that keeps more and is guessed to work less, where it fits, too: what
-        is needed does not always become less with what is kept, and what is likely is often more than is needed.
+        The cut of a number, which is `best` where it is known to fit, or one that keeps more and works less, and fits, too: what
+        is needed does not always become less with what is kept, and what is likely is often more than is needed. Guesses say
+        which are searched for what they take.
         """
-        kept = -1 if found is None else found.saved
-        more = {cut.saved: cut for cut in map(self.cut, range(number)) if cut.saved > kept and cut.alive <= self.budget}
-        guessed = {cut: cut.guess(self.budget, self.scales) for cut in more.values()}
-        least = found.work(self.budget) if found is not None and guessed else inf
-        for cut in sorted(guessed, key=guessed.__getitem__)[:_FURTHER]:
-            if _CLOSE * guessed[cut] < least and cut.work(self.budget) < least:
-                return cut
-        return found
-
-    def _of_least_work(self, number: int) -> Cut | None:
-        """
-        The cut of a number, or one of those before it that keep more and are likely to fit, too. What levels of recomputation
-        take says which are looked at, and which of these are searched for what they take: none but those of about the least.
-        """
-        best, least = None, inf
-        guessed = self._guesses(number)
-        for cut in sorted(guessed, key=guessed.__getitem__):
-            if best is not None and guessed[cut] > _CLOSE * min(guessed.values()):
+        last = self.cut(number)
+        more = {cut.saved: cut for cut in map(self.cut, range(number)) if cut.saved > last.saved}
+        guessed = {cut: cut.guess(self.budget, self.scales) for cut in more.values() if cut.may_fit(self.budget)}
+        order = sorted(guessed, key=guessed.__getitem__)
+        least = inf
+        if best is not None:
+            del order[_FURTHER:]
+            least = best.work(self.budget) if order else inf
+        else:
+            guessed[last] = last.guess(self.budget, self.scales)
+            order = sorted(guessed, key=guessed.__getitem__)
+            order = list(dict.fromkeys([*order[:_FURTHER], last, *order[_FURTHER:]]))
+        for tried, cut in enumerate(order):
+            if best is not None and (tried > _FURTHER or _CLOSE * guessed[cut] >= least):
                 break
             if (work := cut.work(self.budget)) < least:
                 best, least = cut, work
         return best
-
-    def _guesses(self, number: int) -> dict[Cut, float]:
-        """By cut, about the seconds of work: further ones are asked for as long as it gets less."""
-        found = {self.cut(number): self.cut(number).guess(self.budget, self.scales)}
-        for cut in map(self.cut, reversed(range(number))):
-            if len(found) > _FURTHER or cut.saved > self.budget:
-                break
-            if any(cut.saved == other.saved for other in found):
-                continue
-            if cut.predicted(PRODUCTS, self.scales) > self.budget:
-                break
-            guess = cut.guess(self.budget, self.scales)
-            is_less = guess < min(found.values())
-            found[cut] = guess
-            if not is_less:
-                break
-        return found
 
     def least(self) -> Cut:
         """The cut that needs least, whatever the budget."""

@@ -16,6 +16,8 @@ _NEAR = 1.25
 """By which part more than a budget may be predicted of what is tried nevertheless."""
 _LEAST_NEAR = 1.35
 """By which part more than the fewest bytes may be alive of what is tried for the least arena, which may need no more."""
+_SEARCHES = 3
+"""Searches for which products to keep whose arenas are made to know whether they fit."""
 _TRIED = 6
 """Choices that are tried at most for the least arena, before a search for less."""
 
@@ -46,8 +48,7 @@ class Search:
         best: Trial | None = None
         for tier in DEAR[:IN_PARTS]:
             best = self._part_within(tier, budget, best) or best
-        nbytes = int(budget / self._scale(self.choice(CHEAP[-1])))
-        return self._first(searched_for(nbytes), budget, best) or best
+        return self._searched_within(budget, best) or best
 
     def least(self) -> Trial:
         """The one with the smallest arena, of those that are likely to have small ones."""
@@ -67,6 +68,24 @@ class Search:
             return None
         more = max(self.choice(tier).seconds - self.choice(None).seconds, 0.0)
         return self._first([*parts_of(tier, more), tier], budget, best)
+
+    def _searched_within(self, budget: int, best: Trial | None) -> Trial | None:
+        """
+        The first that fits of searches for which products to keep, those of less work first, if that takes less time than the
+        best one known: in less room there may be more alive than in more.
+        """
+        nbytes = int(budget / self._scale(self.choice(CHEAP[-1])))
+        tiers = dict.fromkeys([*searched_for(budget), *searched_for(nbytes)])
+        choices = {each.key: each for each in map(self.choice, tiers)}
+        tried = 0
+        for choice in sorted(choices.values(), key=lambda each: (each.seconds, each.alive)):
+            if tried == _SEARCHES or (best is not None and choice.seconds >= best.seconds):
+                break
+            if self._is_near(choice, budget):
+                tried += 1
+                if (trial := self._try(choice, budget)).arena <= budget:
+                    return trial
+        return None
 
     def _first(self, tiers: Sequence[RematerializePass], budget: int, best: Trial | None = None) -> Trial | None:
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import Context as Variables
 from dataclasses import replace
 from functools import cached_property
@@ -74,6 +74,10 @@ class Trials:
     def work(self, level: int) -> float:
         """Seconds that all ops take at one of the LEVELS, by the cost model."""
         return self.choice(LEVELS[level]).work
+
+    def keeping(self, nbytes: int) -> Iterator[tuple[int, float]]:
+        """What is alive then, and the seconds of all ops, of searches for the products to keep within so many bytes, or fewer."""
+        return ((choice.alive, choice.work) for choice in map(self.choice, searched_for(nbytes)))
 
     def arena(self, level: int, budget: int) -> int:
         """Bytes of the arena at one of the LEVELS, of kernels that work in little memory where others do not fit."""

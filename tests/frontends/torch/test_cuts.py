@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,8 @@ class Graph:
     bytes_at: tuple[int, int, int]
     work_at: tuple[float, float, float]
     searched: float | None
+    kept: tuple[tuple[int, float], ...] = ()
+    """Bytes and seconds of searches for which products to keep, for ever fewer bytes."""
     asked: list[int] = field(default_factory=list[int])
     """Budgets of searches."""
 
@@ -34,6 +37,9 @@ class Graph:
 
     def work(self, level: int) -> float:
         return self.work_at[level]
+
+    def keeping(self, nbytes: int) -> Iterator[tuple[int, float]]:
+        return iter(self.kept)
 
     def arena(self, level: int, budget: int) -> int:
         return self.bytes_at[level]
@@ -123,6 +129,34 @@ def test_what_no_room_is_left_for_is_not_asked() -> None:
     choice, cuts = search(100, large, last)
     assert choice is cuts[1]
     assert not large[1].asked, "110 bytes are predicted of it"
+
+
+def kept(saved: int, searched: float | None, *found: tuple[int, float]) -> tuple[int, Graph]:
+    """One that fits at no level; searches for the products to keep find so many bytes and seconds."""
+    return saved, Graph((300, 200, 150), (1.0, 1.0, 3.0), searched, found)
+
+
+def test_one_that_fits_with_some_products_kept_is_taken() -> None:
+    """As of a ResNet of eight images: at no level it fits, and what is behind it is computed again and again."""
+    chosen, last = kept(40, 1.2, (90, 1.1), (55, 1.2)), cut(0, 60, 9.0, 6.0)
+    choice, cuts = search(100, kept(60, 1.1, (90, 1.1), (70, 1.2)), chosen, last)
+    assert choice is cuts[1]
+    assert chosen[1].asked == [60] and not last[1].asked
+    assert not cuts[0].may_fit(100), "70 bytes and 60 are too many"
+
+
+def test_one_of_those_that_does_not_fit_after_all_gives_way() -> None:
+    chosen, last = kept(40, None, (55, 1.2)), cut(0, 60, 9.0, 6.0)
+    choice, cuts = search(100, chosen, last)
+    assert choice is cuts[1]
+    assert chosen[1].asked and last[1].asked
+
+
+def test_few_are_searched_before_the_one_that_is_likely_to_fit() -> None:
+    more = [kept(saved, None, (5, 1.0 + saved / 100)) for saved in (90, 80, 70, 60)]
+    choice, cuts = search(100, *more, cut(0, 60, 9.0, 6.0))
+    assert choice is cuts[4]
+    assert [bool(graph.asked) for _, graph in more] == [False, False, True, True]
 
 
 def test_nothing_fits() -> None:
