@@ -20,7 +20,7 @@ class Trials(Protocol):
     def work(self, level: int) -> float: ...
     def keeping(self, nbytes: int) -> Iterable[tuple[int, float]]: ...
     def arena(self, level: int, budget: int) -> int: ...
-    def within(self, budget: int) -> Any: ...
+    def found(self, budget: int) -> Any: ...
     @property
     def least(self) -> Any: ...
 
@@ -75,7 +75,7 @@ class Cut:
         """Seconds that the ops of its graphs take within a budget, with what they compute again; infinity without room."""
         total = 0.0
         for trials in self.tried.values():
-            if (found := trials.within(budget - self.saved)) is None:
+            if (found := trials.found(budget - self.saved)) is None:
                 return inf
             total += found.work
         return total
@@ -169,21 +169,21 @@ class CutSearch:
     def _of_least_work(self, number: int, best: Cut | None = None) -> Cut | None:
         """
         The cut of a number, which is `best` where it is known to fit, or one that keeps more and works less, and fits, too: what
-        is needed does not always become less with what is kept, and what is likely is often more than is needed. Guesses say
-        which are searched for what they take.
+        is needed does not always become less with what is kept, and what is likely is often more than is needed. Where none is
+        known to fit, one that keeps less may be it. Guesses say which are searched for what they take, as few as that is.
         """
         last = self.cut(number)
-        more = {cut.saved: cut for cut in map(self.cut, range(number)) if cut.saved > last.saved}
-        guessed = {cut: cut.guess(self.budget, self.scales) for cut in more.values() if cut.may_fit(self.budget)}
+        others = {cut.saved: cut for cut in map(self.cut, range(self.count if best is None else number))}
+        others.pop(last.saved, None)
+        guessed = {cut: cut.guess(self.budget, self.scales) for cut in others.values() if cut.may_fit(self.budget)}
         order = sorted(guessed, key=guessed.__getitem__)
-        least = inf
-        if best is not None:
-            del order[_FURTHER:]
-            least = best.work(self.budget) if order else inf
-        else:
+        if best is None:
             guessed[last] = last.guess(self.budget, self.scales)
-            order = sorted(guessed, key=guessed.__getitem__)
-            order = list(dict.fromkeys([*order[:_FURTHER], last, *order[_FURTHER:]]))
+            first = sorted([*order[:_FURTHER], last], key=guessed.__getitem__)
+            order = [*first, *order[_FURTHER : _FURTHER + 1]]
+        else:
+            del order[_FURTHER:]
+        least = inf if best is None or not order else best.work(self.budget)
         for tried, cut in enumerate(order):
             if best is not None and (tried > _FURTHER or _CLOSE * guessed[cut] >= least):
                 break

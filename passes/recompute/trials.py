@@ -85,10 +85,16 @@ class Trials:
 
     def within(self, budget: int) -> Trial | None:
         """One with as little recomputation as was found whose arena fits; None where none does."""
+        if (found := self.found(budget)) is not None:
+            return found
+        return self.least if self.least.arena <= budget else None
+
+    def found(self, budget: int) -> Trial | None:
+        """The same without what is tried for the least arena, which takes long."""
         if (found := self._search().within(budget)) is not None:
             return found
         known = [trial for trial in self.made() if trial.arena <= budget]
-        return min(known or [self.least][: self.least.arena <= budget], key=lambda trial: trial.seconds, default=None)
+        return min(known, key=lambda trial: trial.seconds, default=None)
 
     @cached_property
     def least(self) -> Trial:

@@ -44,7 +44,7 @@ class Graph:
     def arena(self, level: int, budget: int) -> int:
         return self.bytes_at[level]
 
-    def within(self, budget: int) -> Any:
+    def found(self, budget: int) -> Any:
         self.asked.append(budget)
         return None if self.searched is None else Work(budget, self.searched)
 
