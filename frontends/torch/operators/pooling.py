@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
-from fuse_opt.dialects.types.dtypes import BOOL, F32, I64
+from fuse_opt.dialects.types.dtypes import BOOL, F32, I8, I16, I32, I64, DType
 from fuse_opt.dialects.types.extents import is_number
 from fuse_opt.frontends.builder import Array, numpy_name
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
@@ -55,15 +55,31 @@ def _max_pool(call: Call) -> Sequence[SSAValue]:
                 first = call.emit.maximum(first, other)
             x = first
         return x, call.number(0, I64, call.extents(call.out[1]))
-    extents, apart = shape(x), 1
-    where = call.emit.full(shape=list(extents), dtype=I64, value=0)
-    for window in reversed(windows):
-        place = call.emit.iota(
-            shape=[extents[window.axis], *[1] * (len(extents) - 1 - window.axis)], dtype=I64, axis=0, step=apart
+    if not all(map(is_number, shape(x))):
+        raise NotCoveredError("gives indices of images of any extents")
+    return _largest_and_places(call, x, windows)
+
+
+def _largest_and_places(call: Call, x: SSAValue, windows: Sequence[_Window]) -> tuple[SSAValue, SSAValue]:
+    """
+    Of each window the largest element, and its index. From axis to axis the distance to the window's first element is kept, in
+    as few bytes as it takes, which are read and stored for each axis.
+    """
+    extents = shape(x)
+    steps = [prod(extents[window.axis + 1 :]) for window in windows]  # between positions of an axis
+    furthest = sum((w.size - 1) * w.apart * step for w, step in zip(windows, steps, strict=True))
+    element = next(each for each in (I8, I16, I32, I64) if furthest < 2 ** (each.bits - 1))
+    distance = None
+    for window, step in reversed(list(zip(windows, steps, strict=True))):
+        x, distance = _largest(call, x, distance, window, step, element)
+    index = call.cast(distance, I64)
+    for window, step in zip(windows, steps, strict=True):
+        along = [window.count, *[1] * (len(extents) - 1 - window.axis)]
+        start = -window.before * step
+        index = call.emit.add(
+            index, call.emit.iota(shape=along, dtype=I64, axis=0, start=start, step=window.step * step)
         )
-        x, where = _largest(call, x, call.emit.add(where, place), window)
-        apart *= extents[window.axis]
-    return x, where
+    return x, index
 
 
 def _windows(call: Call) -> list[_Window]:
@@ -94,10 +110,21 @@ def _slices(call: Call, x: SSAValue, window: _Window, outside: float) -> list[SS
     return found
 
 
-def _largest(call: Call, x: SSAValue, where: SSAValue, window: _Window) -> tuple[SSAValue, SSAValue]:
-    """The largest element of each window along an axis and its index: the first of equal ones, the last NaN."""
+def _largest(
+    call: Call, x: SSAValue, distance: SSAValue | None, window: _Window, step: int, element: DType
+) -> tuple[SSAValue, SSAValue]:
+    """
+    The largest element of each window along an axis and its distance to the window's first: the first of equal ones, the last
+    NaN. The elements have a `distance` already, or none, and are `step` apart.
+    """
     emit = call.emit
-    values, places = _slices(call, x, window, -math.inf), _slices(call, where, window, 0)
+    values = _slices(call, x, window, -math.inf)
+    if distance is None:
+        places = [call.number(number * window.apart * step, element) for number in range(window.size)]
+    else:
+        found = _slices(call, distance, window, 0)
+        far = [call.number(number * window.apart * step, element) for number in range(window.size)]
+        places = [found[0], *(emit.add(place, more) for place, more in zip(found[1:], far[1:], strict=True))]
     if window.before:
         inside = emit.full(shape=list(shape(x)), dtype=BOOL, value=1)
         valid = _slices(call, inside, window, 0)
@@ -112,6 +139,8 @@ def _largest(call: Call, x: SSAValue, where: SSAValue, window: _Window) -> tuple
             better = emit.logical_or(better, emit.logical_and(valid[number], emit.logical_not(known)))
             known = emit.logical_or(known, valid[number])
         best, place = emit.where(better, value, best), emit.where(better, places[number], place)
+    if not shape(place):
+        place = emit.full(shape=list(shape(best)), dtype=element, value=0)  # a window of one element
     return best, place
 
 
