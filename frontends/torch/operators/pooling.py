@@ -69,9 +69,10 @@ def _largest_and_places(call: Call, x: SSAValue, windows: Sequence[_Window]) -> 
     steps = [prod(extents[window.axis + 1 :]) for window in windows]  # between positions of an axis
     furthest = sum((w.size - 1) * w.apart * step for w, step in zip(windows, steps, strict=True))
     element = next(each for each in (I8, I16, I32, I64) if furthest < 2 ** (each.bits - 1))
-    distance = None
+    distance: SSAValue | None = None
     for window, step in reversed(list(zip(windows, steps, strict=True))):
         x, distance = _largest(call, x, distance, window, step, element)
+    assert distance is not None, "a pooling has a window"
     index = call.cast(distance, I64)
     for window, step in zip(windows, steps, strict=True):
         along = [window.count, *[1] * (len(extents) - 1 - window.axis)]
