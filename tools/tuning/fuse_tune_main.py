@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str]) -> int:
-    if not arguments or arguments[0] not in (*WHAT, "-h", "--help"):
+    if not arguments or arguments[0] not in WHAT:
         return _tune(arguments)
     parser = _make_parser()
     given = parser.parse_args(arguments)

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from fuse_opt.tools.tuning.search.tune_program import Result
 
 _DESCRIPTION = "Measures schedules of a program's kernels on this machine, and writes those that are faster as text."
+_EPILOG = """\
+fuse-tune dispatch measures what runs products, convolutions and other opaque ops, fuse-tune calibrate the
+machine: each has a --help of its own.
+Exit status: 0 fine, also where the defaults are best, 1 the program was refused or cannot be compiled, 2
+wrong usage.
+"""
 _MINUTES = 2.0
 _DIGITS = 8
 _OF_CPU = ("cluster", "joint", "objective", "budget", "jobs", "inputs")
@@ -34,7 +40,7 @@ _OBJECTIVES = ("time", "peak", "compile", "pareto")
 
 def tune_parser() -> Parser:
     """The arguments of `fuse-tune FILE`."""
-    parser = Parser("fuse-tune", _DESCRIPTION)
+    parser = Parser("fuse-tune", _DESCRIPTION, _EPILOG)
     add = parser.add_argument
     add("file", metavar="FILE", help="the program, MLIR text or an .onnx model; - for standard input")
     add("-o", "--output", metavar="tuned.json", default="tuned.json", help="where schedules go (default: tuned.json)")

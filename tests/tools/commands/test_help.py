@@ -45,6 +45,13 @@ def test_help_begins_with_usage_and_a_sentence(command: str, capsys: Capture) ->
     assert max(map(len, text.splitlines())) <= WIDTH
 
 
+def test_help_of_tuning_is_of_programs_and_names_the_rest(capsys: Capture) -> None:
+    text = printed(capsys, "--help", command="fuse-tune")
+    assert "--minutes M" in text and "fuse-tune dispatch" in text and "fuse-tune calibrate" in text
+    for what in ("dispatch", "calibrate"):
+        assert f"fuse-tune {what} " in printed(capsys, what, "--help", command="fuse-tune").partition("\n\n")[0]
+
+
 @pytest.mark.parametrize("name", PASSES)
 def test_every_option_is_read_as_it_is_and_has_a_doc(name: str) -> None:
     class_: Any = available_passes()[name]()
