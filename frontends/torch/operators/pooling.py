@@ -120,12 +120,10 @@ def _largest(
     """
     emit = call.emit
     values = _slices(call, x, window, -math.inf)
-    if distance is None:
-        places = [call.number(number * window.apart * step, element) for number in range(window.size)]
-    else:
-        found = _slices(call, distance, window, 0)
-        far = [call.number(number * window.apart * step, element) for number in range(window.size)]
-        places = [found[0], *(emit.add(place, more) for place, more in zip(found[1:], far[1:], strict=True))]
+    places = [call.number(number * window.apart * step, element) for number in range(window.size)]
+    if distance is not None:
+        first, *others = _slices(call, distance, window, 0)
+        places = [first, *(emit.add(other, place) for other, place in zip(others, places[1:], strict=True))]
     if window.before:
         inside = emit.full(shape=list(shape(x)), dtype=BOOL, value=1)
         valid = _slices(call, inside, window, 0)

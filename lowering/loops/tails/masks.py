@@ -103,13 +103,10 @@ class Masks(BlockLoops):
     def count(self, lower: SSAValue, upper: SSAValue, loop: Operation) -> SSAValue:
         """How many elements the loop has: as far outside of the loops around it as its bounds are known."""
         if (lower, upper) not in self._counts:
-            known = _innermost(_block_of(lower), _block_of(upper))
-            around: Operation = loop
-            while (block := around.parent) is not known:
-                assert block is not None
-                outer = block.parent_op()
-                assert outer is not None
-                around = outer
+            outer, inner = _block_of(lower), _block_of(upper)
+            known = inner if outer.is_ancestor(inner) else outer
+            around = known.find_ancestor_op_in_block(loop)
+            assert around is not None
             count = arith.SubiOp(upper, lower)
             Rewriter.insert_op(count, InsertPoint.before(around))
             self._counts[lower, upper] = count.result
@@ -180,11 +177,3 @@ def _block_of(value: SSAValue) -> Block:
         return value.owner
     assert value.owner.parent is not None
     return value.owner.parent
-
-
-def _innermost(one: Block, other: Block) -> Block:
-    """Of two blocks, one of which is within the other one or is that."""
-    block: Block | None = one
-    while block is not None and block is not other:
-        block = block.parent_block()
-    return one if block is other else other
