@@ -83,7 +83,7 @@ class OpaqueOp(GraphOp):
     def scaled_axes(self) -> tuple[int, int] | None:
         """
         An axis of the second operand and one of the only result such that who multiplies the operand along its axis multiplies
-        the result along the other; None where there are none.
+        the result along the other, and of a part of the operand the result is that part; None where there are none.
         """
         return None
 

@@ -16,6 +16,10 @@ class PartialRead(StructuredOp):
         """Whether there is such an axis, and all that is read lies side by side along each axis."""
 
     @abstractmethod
+    def part(self) -> tuple[int, range] | None:
+        """The only axis of which it reads a part, and the neighbours on it that it reads; None where that is not all it does."""
+
+    @abstractmethod
     def free_starts(self, name: Callable[[], str]) -> dict[str, int]:
         """
         Puts symbols of these names where parts of axes begin at numbers; gives these, by name. The types of results stay. Of an

@@ -2,5 +2,5 @@
 
 May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis,
 dialects/implementation, passes, passes/decisions, passes/devices, passes/fusion/engine, passes/implementation,
-passes/memory/packing, passes/scheduling.
+passes/memory/packing, passes/scheduling, passes/recompute/splitting.
 """

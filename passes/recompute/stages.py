@@ -17,6 +17,7 @@ from fuse_opt.passes.decisions.steering import Recorder
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.recompute.known_ops import KnownOps, knowing, work_seconds
 from fuse_opt.passes.recompute.rematerialize import RematerializePass
+from fuse_opt.passes.recompute.splitting.split_products import SplitProductsPass, reads_products_in_parts
 from fuse_opt.passes.recompute.times import Times
 from fuse_opt.passes.scheduling.schedule_kernels import ScheduleKernelsPass
 
@@ -56,8 +57,13 @@ class Choice:
     def key(self) -> object:
         """What tells it from others that lead to something else."""
         again = [each for each in self.passes if isinstance(each, RematerializePass)][1:]
-        kernels = [each for each in self.passes if isinstance(each, ScheduleKernelsPass)]
+        kernels = [each for each in self.passes if isinstance(each, ScheduleKernelsPass | SplitProductsPass)]
         return (*again, *kernels), tuple(d for d in self.stage.notes.decisions if d.pass_name == RematerializePass.name)
+
+    @cached_property
+    def reads_products_in_parts(self) -> bool:
+        """Whether products stay whole for a part that is read last."""
+        return reads_products_in_parts(self.stage.module)
 
     @cached_property
     def seconds(self) -> float:

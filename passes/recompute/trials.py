@@ -14,6 +14,7 @@ from fuse_opt.passes.decisions.steering import Recorder
 from fuse_opt.passes.recompute.known_ops import KnownOps, knowing
 from fuse_opt.passes.recompute.rematerialize import RematerializePass
 from fuse_opt.passes.recompute.search import Search
+from fuse_opt.passes.recompute.splitting.split_products import SplitProductsPass
 from fuse_opt.passes.recompute.stages import Choice, Measure, Run, Stage, Trial, alive_bytes, planned_arena
 from fuse_opt.passes.recompute.tiers import CHEAP, DEAR, IN_PARTS, LEVELS, many_of, searched_for
 from fuse_opt.passes.remarks import RefusedError
@@ -121,13 +122,15 @@ class Trials:
 
     def _fitting(self, choice: Choice, budget: int) -> Trial:
         """
-        The trial of a choice; where kernels work in so much that it does not fit, one in which they work in less. For a budget of
-        0 the smaller one.
+        The trial of a choice; where kernels work in so much that it does not fit, one in which they work in less, and one with
+        products of their own for parts of products. For a budget of 0 the smallest one.
         """
-        trial = self._trial(choice)
-        if trial.arena <= budget or trial.arena == trial.planned or 0 < budget < trial.planned:
-            return trial
-        return min(trial, self._trial(_with_little_scratch(choice)), key=lambda each: each.arena)
+        tried = [self._trial(choice)]
+        if tried[0].arena > tried[0].planned and not 0 < budget < tried[0].planned and tried[0].arena > budget:
+            tried.append(self._trial(_with_little_scratch(choice)))
+        if min(each.arena for each in tried) > budget and choice.reads_products_in_parts:
+            tried.append(self._trial(_with_products_split(_with_little_scratch(choice))))
+        return min(tried, key=lambda each: each.arena)
 
     def made(self) -> list[Trial]:
         """All that went through the whole pipeline until now."""
@@ -184,6 +187,12 @@ def _with_little_scratch(choice: Choice) -> Choice:
         replace(each, scratch="little") if isinstance(each, ScheduleKernelsPass) else each for each in choice.passes
     ]
     return replace(choice, passes=passes)
+
+
+def _with_products_split(choice: Choice) -> Choice:
+    """The same choice, of which products do not stay whole for the part that is read last."""
+    behind = choice.passes.index(next(each for each in choice.passes if isinstance(each, RematerializePass))) + 1
+    return replace(choice, passes=[*choice.passes[:behind], SplitProductsPass(), *choice.passes[behind:]])
 
 
 def _likely(choices: Sequence[Choice]) -> list[Choice]:

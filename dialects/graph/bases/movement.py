@@ -125,6 +125,14 @@ class SlicingOp(MovingOp, PartialRead):
         extents = shape(self._operands[0])
         return all(span.step == 1 and span.count for span in spans) and any(map(_is_part, spans, extents))
 
+    def part(self) -> tuple[int, range] | None:
+        if not self.has_known_starts():
+            return None
+        spans = list(enumerate(zip(self.spans(), shape(self._operands[0]), strict=True)))
+        parts = [(axis, span) for axis, (span, extent) in spans if _is_part(span, extent)]
+        axis, span = parts[0]
+        return (axis, range(span.start, span.start + span.count)) if len(parts) == 1 else None
+
     def free_starts(self, name: Callable[[], str]) -> dict[str, int]:
         found: dict[str, int] = {}
         starts: list[Extent] = []

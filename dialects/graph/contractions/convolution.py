@@ -442,6 +442,9 @@ class ConvBackwardDataOp(Convolution):
         larger = int_array([n + a + b - 2 * min(a, b) for n, a, b in pads])
         return self.over_larger(builder, [0] * len(extents), shape=larger)
 
+    def scaled_axes(self) -> tuple[int, int] | None:
+        return (1, 1) if self.group_count() == 1 else None
+
     def window_contraction(self) -> WindowContraction | None:
         return self.gathered()
 

@@ -22,7 +22,7 @@ from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.devices.device_pass import DevicePass
 from fuse_opt.passes.fusion.engine.cost_model import work
 from fuse_opt.passes.options import check_counts, tunable
-from fuse_opt.passes.recompute.attention_halves import (
+from fuse_opt.passes.recompute.splitting.attention_halves import (
     Half,
     halves_of,
     is_product,
