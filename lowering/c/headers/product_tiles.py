@@ -17,10 +17,11 @@ from fuse_opt.lowering.c.headers.tile_kinds import KINDS, LINE, TRANSPOSED, Step
 from fuse_opt.lowering.c.headers.tile_steps import (
     STEPS,
     Bounds,
+    Vectors,
     ask_for_sums,
     best_parts,
+    halved_vectors,
     in_stretches,
-    vectors_of_columns,
     written_out,
 )
 
@@ -156,16 +157,15 @@ class _Tile:
         lines; else a tile does that has time to load more. `is_whole` where they are all of a tile whose vectors are shorter.
         """
         kind, (a, b, c, d) = self.kind, pointers
-        lanes, starts = vectors_of_columns(columns, width // self.size)
-        vector = f"vector_size({lanes} * sizeof({kind})), " if lanes > 1 else ""
-        lines = [f"typedef {kind} fo_v __attribute__(({vector}aligned(sizeof({kind})), may_alias));"]
+        vectors = halved_vectors(columns, width // self.size, width == LINE and rows > 1)
+        lanes, starts = vectors.lanes, vectors.starts
         names = [[f"s{i}_{j}" for j in range(len(starts))] for i in range(rows)]
-        lines.append("fo_v " + ", ".join(f"{s} = {{0}}" for row in names for s in row) + ";")
+        lines = [*vectors.types(kind), *vectors.declared(names)]
         of, single = self.steps, not self.steps.outer
         places = {"a": a, "b": b, "c": kind, "d": d, "depth": "a_step" if self.transposed else "1"}
         lines += [line.format(**places) for line in (*of.outer, *(of.prefetch[:1] if width == LINE else ()))]
         waits = rows <= _WAITING_ROWS
-        ahead = [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at + lanes - 1});" for at in starts]
+        ahead = [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {end - 1});" for end in vectors.ends]
         far = single and (len(starts) > 2 if waits else self.is_far and rows + 2 * len(starts) <= rows * len(starts))
         asks = ahead if far and width == LINE else []
         if width == LINE:
@@ -177,11 +177,11 @@ class _Tile:
         if rows_ahead:
             asks = [f"  __builtin_prefetch(q + {rows_ahead} * b_step + {at});" for at in range(0, columns, 2 * lanes)]
         if rows == 1 and single and not d:
-            lines += in_stretches(names[0], lambda sums: self._step(width, [sums], starts, places, asks))
-            return self._stored(lines, names, starts, c, indent)
-        step = self._step(width, names, starts, places, asks)
+            lines += in_stretches(names[0], lambda sums: self._step(width, [sums], vectors, places, asks))
+            return self._stored(lines, names, vectors, c, indent)
+        step = self._step(width, names, vectors, places, asks)
         if by_stretches:
-            return self._in_stretches(lines, names, starts, pointers, step, indent)
+            return self._in_stretches(lines, names, vectors, pointers, step, indent)
         first = [] if width != LINE or waits else self._asks_of_tile(rows, starts, pointers)
         first += self._asks_for_next() if width == LINE else []
         if width == LINE and not waits and of.written > 1 and (rows + 1) * len(starts) < _REGISTERS:
@@ -190,30 +190,34 @@ class _Tile:
             lines += [f"for (long {of.number} = 0; {of.number} < {of.count}; {of.number}++) {{"]
             lines += [f"  const long u = {of.number};", *first, *step, "}"]
         lines += ["}"] * bool(of.outer)
-        return self._stored(lines, names, starts, c, indent)
+        return self._stored(lines, names, vectors, c, indent)
 
     @staticmethod
-    def _stored(lines: list[str], names: list[list[str]], starts: list[int], c: str, indent: str) -> str:
+    def _stored(lines: list[str], names: list[list[str]], vectors: Vectors, c: str, indent: str) -> str:
         """The text of lines, and of sums that are stored, or added to what is there."""
-        pairs = [(s, i, at) for i, row in enumerate(names) for s, at in zip(row, starts, strict=True)]
-        places = [(s, f"*(fo_v *)({c} + {i} * c_step + {at})") for s, i, at in pairs]
+        pairs = [(s, i, each) for i, row in enumerate(names) for s, each in zip(row, vectors.placed(), strict=True)]
+        places = [(s, f"*({of} *)({c} + {i} * c_step + {at})") for s, i, (of, at) in pairs]
         lines = [*lines, "if (add) {", *(f"  {s} += {place};" for s, place in places), "}"]
         lines += [f"{place} = {s};" for s, place in places]
         return "".join(f"{'' if line.startswith('#') else indent}{line}\n" for line in lines)
 
     def _step(
-        self, width: int, names: list[list[str]], starts: list[int], places: dict[str, str], asks: list[str]
+        self, width: int, names: list[list[str]], vectors: Vectors, places: dict[str, str], asks: list[str]
     ) -> list[str]:
         """What is added to all sums for a row of b."""
         kind, of = self.kind, self.steps
         lines = [f"  const {kind} *restrict q = {of.row.format(**places)};"]
-        lines.append("  fo_v " + ", ".join(f"b{j} = *(const fo_v *)(q + {at})" for j, at in enumerate(starts)) + ";")
+        placed = list(enumerate(vectors.placed()))
+        loads = [(of, f"b{j} = *(const {of} *)(q + {at})") for j, (of, at) in placed]
+        lines += [
+            f"  {of} {', '.join(load for _, load in group)};" for of, group in groupby(loads, lambda load: load[0])
+        ]
         lines += asks
         if places["d"]:
             lines.append(f"  {kind} *restrict to = {places['d']} + u * d_step;")
-            lines.append("  " + " ".join(f"*(fo_v *)(to + {at}) = b{j};" for j, at in enumerate(starts)))
+            lines.append("  " + " ".join(f"*({of} *)(to + {at}) = b{j};" for j, (of, at) in placed))
         if width >= _NARROW and 1 < len(names) <= _FEW_USES:
-            kept = [f'  __asm__("" : "+v"(b{j}));' for j in range(len(starts))]
+            kept = [f'  __asm__("" : "+v"(b{j}));' for j, _ in placed]
             # clang has no register for vectors of 8 bytes, nor the need
             lines += ["#if !defined(__clang__)", *kept, "#endif"]
         for i, row in enumerate(names):
@@ -242,7 +246,7 @@ class _Tile:
         self,
         types: list[str],
         names: list[list[str]],
-        starts: list[int],
+        vectors: Vectors,
         pointers: _Pointers,
         step: list[str],
         indent: str,
@@ -256,7 +260,9 @@ class _Tile:
         (a, _, c, _), line, rows = pointers, LINE // self.size, range(len(names))
         head = [types[0]]
         head += [
-            f"__builtin_prefetch({c} + {i} * c_step + {at}, 1);" for i in rows for at in range(0, starts[-1] + 1, line)
+            f"__builtin_prefetch({c} + {i} * c_step + {at}, 1);"
+            for i in rows
+            for at in range(0, vectors.starts[-1] + 1, line)
         ]
         asks: list[str] = []
         if not self.transposed:
@@ -282,7 +288,7 @@ class _Tile:
             "}",
         ]
         text = "".join(f"{indent}{each}\n" for each in head)
-        return text + self._stored(body, names, starts, c, indent + "  ") + indent + "}\n"
+        return text + self._stored(body, names, vectors, c, indent + "  ") + indent + "}\n"
 
     def _asks_for_next(self, times: int = 1) -> list[str]:
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 STEPS = 4
@@ -22,6 +23,47 @@ def vectors_of_columns(columns: int, lanes: int) -> tuple[int, list[int]]:
     while lanes > columns:
         lanes //= 2
     return lanes, sorted({*range(0, columns - lanes + 1, lanes), columns - lanes})
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Of the columns of a tile: where they begin. The last may hold some columns that the one before has."""
+
+    lanes: int
+    starts: list[int]
+    is_halved: bool
+    """Whether the last has half of the lanes, which some processors take half of the time for."""
+
+    @property
+    def ends(self) -> list[int]:
+        return [at + (self.lanes if of == "fo_v" else self.lanes // 2) for of, at in self.placed()]
+
+    def placed(self) -> list[tuple[str, int]]:
+        """The type and place of each."""
+        last = self.starts[-1]
+        return [("fo_h" if self.is_halved and at == last else "fo_v", at) for at in self.starts]
+
+    def types(self, kind: str) -> list[str]:
+        """Definitions of the types, of elements of a C type."""
+        lanes = {"fo_v": self.lanes} | ({"fo_h": self.lanes // 2} if self.is_halved else {})
+        vectors = {name: f"vector_size({n} * sizeof({kind})), " if n > 1 else "" for name, n in lanes.items()}
+        return [
+            f"typedef {kind} {name} __attribute__(({vector}aligned(sizeof({kind})), may_alias));"
+            for name, vector in vectors.items()
+        ]
+
+    def declared(self, names: list[list[str]]) -> list[str]:
+        """Definitions of sums, by row, that are zero."""
+        sums = [(of, s) for row in names for s, (of, _) in zip(row, self.placed(), strict=True)]
+        kinds = dict.fromkeys(of for of, _ in sums)
+        return [f"{kind} {', '.join(f'{s} = {{0}}' for of, s in sums if of == kind)};" for kind in kinds]
+
+
+def halved_vectors(columns: int, lanes: int, may_halve: bool) -> Vectors:
+    """Vectors of so many lanes at most that hold so many columns; `may_halve` the last where they have that many."""
+    found, starts = vectors_of_columns(columns, lanes)
+    is_halved = may_halve and found == lanes and 0 < columns % lanes <= lanes // 2
+    return Vectors(found, [*starts[:-1], columns - lanes // 2] if is_halved else starts, is_halved)
 
 
 def ask_for_sums(rows: int, starts: list[int], c: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tiles of products that leave a copy of what they read, for machines with vectors of every length."""
+"""Tiles of products: copies of what they read, for machines with vectors of every length, and their last vectors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from c_printing import build_helpers
 from ir_testing import apply, parse
 from lowered_programs import needs_compiler
 
+from fuse_opt.lowering.c.headers.product_tiles import tile_text
 from fuse_opt.lowering.emit.c import build_program
 
 Array = np.ndarray[Any, Any]
-ROWS, COLUMNS, DEPTH, STEP = 7, 43, 21, 48
+ROWS, DEPTH, STEP = 7, 21, 48
 _CALLS = """
 void multiply(const {c} *a, const {c} *b, {c} *sums, {c} *copy, {c} *again) {{
   {name}rc({depth}, a, 0, {depth}, b, 0, {columns}, sums, 0, {columns}, 1, copy, 0, {step});
@@ -28,20 +29,31 @@ void multiply(const {c} *a, const {c} *b, {c} *sums, {c} *copy, {c} *again) {{
 @needs_compiler
 @pytest.mark.parametrize("machine", ["-march=native", "-mavx2", ""])
 @pytest.mark.parametrize(("element", "c"), [("f32", "float"), ("f64", "double")])
-def test_a_tile_leaves_what_it_reads_to_those_after_it(element: str, c: str, machine: str, tmp_path: Path) -> None:
-    name = f"fo_tile_{element}_{ROWS}x{COLUMNS}"
-    text = _CALLS.format(c=c, name=name, depth=DEPTH, columns=COLUMNS, step=STEP)
+@pytest.mark.parametrize("columns", [43, 36])
+def test_a_tile_leaves_what_it_reads_to_those_after_it(
+    element: str, c: str, machine: str, columns: int, tmp_path: Path
+) -> None:
+    name = f"fo_tile_{element}_{ROWS}x{columns}"
+    text = _CALLS.format(c=c, name=name, depth=DEPTH, columns=columns, step=STEP)
     library = build_helpers([f"{name}rc", f"{name}n2x3"], text, "cc", machine, tmp_path)
     rng, dtype = np.random.default_rng(3), np.float32 if element == "f32" else np.float64
     a, b, before = (
-        rng.integers(-9, 9, shape).astype(dtype) for shape in ((ROWS, DEPTH), (DEPTH, COLUMNS), (ROWS, COLUMNS))
+        rng.integers(-9, 9, shape).astype(dtype) for shape in ((ROWS, DEPTH), (DEPTH, columns), (ROWS, columns))
     )
     sums, again, copy = before.copy(), before.copy(), np.full((DEPTH + 1, STEP), 7.5, dtype)
     library.multiply(*(ctypes.c_void_p(each.ctypes.data) for each in (a, b, sums, copy, again)))
     np.testing.assert_array_equal(sums, before + a @ b)
     np.testing.assert_array_equal(again, sums)
-    np.testing.assert_array_equal(copy[:DEPTH, :COLUMNS], b)
-    assert (copy[:DEPTH, COLUMNS:] == 7.5).all() and (copy[DEPTH] == 7.5).all()
+    np.testing.assert_array_equal(copy[:DEPTH, :columns], b)
+    assert (copy[:DEPTH, columns:] == 7.5).all() and (copy[DEPTH] == 7.5).all()
+
+
+@pytest.mark.parametrize(("columns", "is_halved"), [(16, False), (20, True), (24, True), (25, False), (12, False)])
+def test_the_last_vector_has_half_of_the_lanes_where_they_do(columns: int, is_halved: bool) -> None:
+    text = tile_text(f"fo_tile_f32_6x{columns}")
+    assert text is not None
+    wide = text.split("#if defined(__AVX512F__)")[1].split("#else")[0]
+    assert (f"(const fo_h *)(q + {columns - 8})" in wide) == ("fo_h" in wide) == is_halved
 
 
 def test_tiles_are_counted_once_however_many_kernels_call_them() -> None:
