@@ -27,6 +27,14 @@ REGISTER = "fused.register"
 compilers that keep an array in memory, where they do not know how many iterations there are."""
 
 
+PADDED = "fused.padded"
+"""Attribute of memory of a function's own: there are more elements in it than are ever asked for, as many as a vector has."""
+
+
+FILLED = "fused.filled"
+"""Attribute of such memory: all of it, whole vectors, was written before it is loaded from."""
+
+
 VECTOR_BITS = "fused.vector"
 """Attribute of a function: how wide vectors a compiler is to prefer in it."""
 

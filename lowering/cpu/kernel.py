@@ -19,7 +19,7 @@ from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.lowering.cpu.deferred_rows import DeferredRows
 from fuse_opt.lowering.cpu.prefetch import asking_stage, prefetch_next_row
-from fuse_opt.lowering.hints import LIMITS
+from fuse_opt.lowering.hints import LIMITS, PADDED
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import extent
@@ -35,7 +35,6 @@ from fuse_opt.lowering.kernel.row_stages import (
 )
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
-from fuse_opt.lowering.loops.guarded_tails import PADDED
 from fuse_opt.lowering.loops.nontemporal_stores import FEWEST, WIDTH
 from fuse_opt.lowering.loops.vector_widths import WIDTH as LAST_VECTOR
 from fuse_opt.lowering.loops.vector_widths import padded

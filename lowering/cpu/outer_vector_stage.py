@@ -19,12 +19,12 @@ from fuse_opt.dialects.types.extents import is_number, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, dimension
 from fuse_opt.lowering.cpu.prefetch import AHEAD_BYTES, prefetch_rows, rows_at_a_time
 from fuse_opt.lowering.cpu.split_reduction import Phase, PhasedKernel
+from fuse_opt.lowering.hints import FILLED
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, outside_caches, part_bounds, task_parts
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
-from fuse_opt.lowering.loops.guarded_tails import FILLED
 from fuse_opt.lowering.loops.vector_widths import padded
 
 MOST_AT_A_TIME = 8

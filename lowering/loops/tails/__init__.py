@@ -1,4 +1,4 @@
 """What is left over of whole vectors, as one more vector of which some lanes do nothing.
 
-May import dialects/types, lowering/kernel, lowering/loops.
+May import dialects/types, lowering, lowering/kernel, lowering/loops.
 """

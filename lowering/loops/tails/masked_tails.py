@@ -32,9 +32,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from fuse_opt.dialects.types.extents import is_decided, may_exceed, most
 from fuse_opt.dialects.types.size import Extent, Size
-from fuse_opt.lowering.loops.guarded_tails import Guard, store_by_parts
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import Helpers, constant
+from fuse_opt.lowering.loops.tails.guarded_tails import Guard, store_by_parts
 from fuse_opt.lowering.loops.tails.loops_with_tails import (
     bytes_of,
     count_of,

@@ -20,14 +20,9 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
+from fuse_opt.lowering.hints import FILLED, PADDED
 from fuse_opt.lowering.kernel.scope import INDEX
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, Helpers, constant, is_within
-
-PADDED = "fused.padded"
-"""Says of memory of a function's own that there are more elements in it than are ever asked for, as many as a vector has."""
-
-FILLED = "fused.filled"
-"""Says of memory of a function's own that all of it, whole vectors, was written before it is loaded from."""
 
 STORED_BITS, LAST = "fo_stored_bits", "fo_last_f32"
 
