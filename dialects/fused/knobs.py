@@ -102,6 +102,15 @@ WINDOW = Knob(
     (100, 150, 300),
     usual=150,
 )
+TABLE = Knob(
+    "table",
+    Words(("modelled", "never", "always")),
+    ("pointwise",),
+    True,
+    "whether what a long chain of operations makes of one number of f16 or bf16 is [looked up](#transforms-of-loops), where a "
+    "task has many elements: by the same model, or always",
+    ("never", "always"),
+)
 LENT = Knob(
     "lent",
     Counts(1 << 6, 1 << 24),
@@ -221,6 +230,7 @@ KNOBS = (
     BLOCK,
     CUT,
     WINDOW,
+    TABLE,
     LENT,
     LANES,
     SHORT,

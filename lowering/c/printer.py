@@ -34,6 +34,8 @@ _TARGETS = {
     "fo_widen_": 2,
     "fo_narrow_f16": 2,
     "fo_stream_": 2,
+    "fo_every_": 0,
+    "fo_look_up_": 2,
     "fo_tile_": 7,
     "fo_taps_": 7,
     "fo_chosen_": 7,

@@ -20,7 +20,7 @@ from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody, written_elements
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import CUT, REGISTER_BITS, UNROLL, WINDOW
+from fuse_opt.dialects.fused.knobs import CUT, REGISTER_BITS, TABLE, UNROLL, WINDOW
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
@@ -45,7 +45,7 @@ from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_name
 from fuse_opt.lowering.loops.block_conversions import convert_in_blocks
 from fuse_opt.lowering.loops.constant_division import carry_digits, divide_in_f64
-from fuse_opt.lowering.loops.distribution import distribute_loops
+from fuse_opt.lowering.loops.distribution import distribute_loops, instructions
 from fuse_opt.lowering.loops.excess_precision import (
     choose_narrow,
     keep_wide,
@@ -62,6 +62,7 @@ from fuse_opt.lowering.loops.sized_ends import split_sized_ends
 from fuse_opt.lowering.loops.strip_mining import unroll_vectors
 from fuse_opt.lowering.loops.tails.masked_tails import mask_tails
 from fuse_opt.lowering.loops.unswitching import unswitch_loops
+from fuse_opt.lowering.loops.value_tables import least_tasks, look_up_values, lookup_of
 from fuse_opt.lowering.loops.vector_widths import WIDTH
 
 
@@ -181,6 +182,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
 
 def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[int, bool]:
     """What is done to the loops of a kernel; gives the bits of vectors, and whether these are for the sake of lines alone."""
+    lookup = lookup_of(loops.body)
     choose_narrow(loops.body)
     sizes = {value: size for value, size in loops.size_arguments().items() if not are_starts([size])}
     unswitch_loops(loops.body, bool(sizes))
@@ -202,6 +204,7 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
     store_clean(loops.body, loops.helpers)
     convert_in_blocks(loops.body, loops.helpers)
     distribute_loops(loops.body, loops.tasks, CUT.word(kernel), WINDOW.number(kernel))
+    least = least_tasks(instructions(loops.body), TABLE.word(kernel))
     ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers, loops.shared)
     bits, lines_alone = vector_bits(kernel, loops.body), is_for_lines_alone(kernel, loops.body)
     if has_passes or sizes:
@@ -212,6 +215,8 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
     carry_digits(loops.body)
     if sizes and (register := REGISTER_BITS.number(kernel)) < WIDEST:
         split_registers(loops.body, register // 32)
+    if lookup is not None and not is_nontemporal(kernel):
+        look_up_values(loops.body, lookup, loops.tasks, least, loops.helpers)
     return bits, lines_alone
 
 

@@ -99,6 +99,12 @@ def distribute_loops(
             _distribute(op, estimate(tasks), blocks, _Model(gain, window))
 
 
+def instructions(body: Block) -> float:
+    """What the model counts of the innermost loops over neighbours, for a vector."""
+    loops = (op for op in body.walk() if isinstance(op, scf.ParallelOp))
+    return sum(_cost(op)[0] for loop in loops for op in list(loop.body.block.ops)[:-1])
+
+
 def _distribute(loop: scf.ParallelOp, tasks: int, blocks: BlockLoops, model: _Model) -> None:
     count = iterations(loop)
     if constant(loop.step[0]) != 1 or (tasks if count is None else count) < FEWEST:

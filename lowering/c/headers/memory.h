@@ -364,6 +364,24 @@ FO_FN long fo_transpose_offset_{ELEMENT}(const {ELEMENT_C} *from, long at) {
   return (long)((__UINTPTR_TYPE__)(from + at) % 64 / sizeof *from);
 }
 
+/* fo_every_{f16|bf16}: each number of the type at the place that its bits are. */
+FO_FN void fo_every_f16(unsigned short *table) {
+  for (int k = 0; k < 65536; k++) table[k] = (unsigned short)k;
+}
+
+/* fo_look_up_{f16|bf16}: of the elements from `begin` on to `end`, what a table has of each; four of them by one load and one store,
+   as processors load more words than they store. `to` may be `from`. */
+FO_FN void fo_look_up_f16(const unsigned short *table, const unsigned short *from, unsigned short *to, long begin, long end) {
+  for (; begin + 4 <= end; begin += 4) {
+    fo_u64 bits;
+    __builtin_memcpy(&bits, from + begin, sizeof bits);
+    bits = table[bits & 0xffff] | (fo_u64)table[bits >> 16 & 0xffff] << 16 | (fo_u64)table[bits >> 32 & 0xffff] << 32 |
+           (fo_u64)table[bits >> 48] << 48;
+    __builtin_memcpy(to + begin, &bits, sizeof bits);
+  }
+  for (; begin < end; begin++) to[begin] = table[from[begin]];
+}
+
 /* fo_copy_short: `bytes` below 64, without a call. */
 FO_FN void fo_copy_short(const char *from, char *to, long bytes) {
   if (bytes & 32) __builtin_memcpy(to, from, 32), from += 32, to += 32;
