@@ -14,6 +14,7 @@ Iterations are independent, so all may read before any of them writes. bf16 is a
 A boolean is a byte. Of a loop over bytes and f32 compilers make whole vectors of bytes, each of which is four of f32; of fewer
 iterations gcc 12 makes vectors of two f32 each. There, `fo_widen_i1` makes numbers of 32 bits of them, of which the loop asks
 whether they are 0. Such loops are masked as those over f32 alone.
+Where there are many iterations, those before the last 64 or fewer are a loop of their own over bytes.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import (
     BLOCK,
     BlockLoops,
@@ -46,6 +48,8 @@ FEWEST = 16
 """Neighbours that are worth a call."""
 WHOLE = 64
 """Booleans of the widest vectors: of multiples compilers make vectors."""
+FEWEST_SPLIT = 2 * WHOLE
+"""Iterations beyond which only those behind the last whole vector of booleans are on words."""
 
 
 def is_widened(count: int) -> bool:
@@ -117,11 +121,19 @@ class _Rewriter:
         _erase_unused(loop.body.block)
 
     def widen(self, loop: scf.ParallelOp) -> None:
-        """The loop on booleans that are numbers of a word, made before it."""
-        count, block, before = iterations(loop), loop.body.block, InsertPoint.before(loop)
+        """
+        The loop on booleans that are numbers of a word, made before it; as many iterations as whole vectors of bytes have are a
+        loop before that, on booleans.
+        """
+        count, block = iterations(loop), loop.body.block
         if constant(loop.step[0]) != 1 or count is None or count < 1 or not is_widened(count):
             return
-        for number, (load, offsets) in enumerate(_booleans(block)):
+        booleans = _booleans(block)
+        if booleans and count > FEWEST_SPLIT and not loop.initVals:
+            self._split(loop, count // WHOLE * WHOLE)
+            count %= WHOLE
+        before = InsertPoint.before(loop)
+        for number, (load, offsets) in enumerate(booleans):
             buffer = self.blocks.buffer(i32, -(-count // WIDTH) * WIDTH, number, "wide")
             at = self.calls.address((*offsets, loop.lowerBound[0]), before)
             memory, zero = self.calls.flat(load.memref), self.blocks.number(0)
@@ -136,6 +148,14 @@ class _Rewriter:
             is_set.result.name_hint = load.res.name_hint
             Rewriter.replace_op(load, is_set)
         _erase_unused(block)
+
+    def _split(self, loop: scf.ParallelOp, first: int) -> None:
+        """Puts the first iterations of the loop in front of it."""
+        lower = constant(loop.lowerBound[0])
+        assert lower is not None
+        middle = self.blocks.number(lower + first)
+        Rewriter.insert_op(specialized(loop, {}, (loop.lowerBound[0], middle)), InsertPoint.before(loop))
+        loop.operands[0] = middle
 
 
 def _booleans(block: Block) -> list[tuple[memref.LoadOp, tuple[SSAValue, ...]]]:

@@ -44,6 +44,22 @@ def test_loops_of_no_whole_vectors_of_bytes_have_words(length: int, kind: str, c
     assert text.count("call @fo_widen_i1(") == calls
 
 
+@needs_compiler
+@pytest.mark.parametrize(("length", "words"), [(127, 127), (300, 44), (505, 57)])
+def test_of_many_only_those_behind_whole_vectors_are_words(length: int, words: int) -> None:
+    x, mask = f"tensor<9x{length}xf32>", f"tensor<9x{length}xi1>"
+    text = f"""func.func @main(%x: {x}, %r: tensor<{length}xf32>, %m: {mask}) -> {x} {{
+  %0 = graph.multiply %x, %r : ({x}, tensor<{length}xf32>) -> {x}
+  %y = graph.where %m, %0, %x : ({mask}, {x}, {x}) -> {x}
+  func.return %y : {x}
+}}"""
+    assert f"%wide = memref.alloca() {{alignment = 64 : i64}} : memref<{-(-words // 16) * 16}xi32>" in text_of(
+        apply(parse(text), PASSES)
+    )
+    arguments = random_arguments(parse(text), length)
+    assert_close(as_list(fuse_opt.compile(text)(*arguments)), evaluate(parse(text), arguments))
+
+
 def test_a_mask_that_lies_across_is_read_as_it_is() -> None:
     x, mask = "tensor<9x59xf32>", "tensor<59x9xi1>"
     text = f"""func.func @main(%x: {x}, %m: {mask}) -> {x} {{
