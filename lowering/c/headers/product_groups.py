@@ -17,13 +17,15 @@ from fuse_opt.lowering.c.headers.tile_steps import ask_for_sums, even_parts, vec
 
 LINES = "l"
 """What the name of a tile ends in whose operands have zeros behind the last group, up to whole lines of the left one."""
+KEEPS = "k"
+"""What it ends in where rows are kept, if they are moved, for tiles after it that have the same ones."""
 ASKS = "a"
 """What it ends in, with the bytes of an element, where sums go to near memory, and what follows them to far lines."""
-_NAME = re.compile(rf"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)({LINES}?)(?:{ASKS}(\d))?")
+_NAME = re.compile(rf"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)({LINES}?)({KEEPS}?)(?:{ASKS}(\d))?")
 _LINE = 64
 """Bytes of a vector of the widest kind."""
-_FEWEST_LANES = 4
-"""Of a vector for which there is an instruction."""
+FEWEST_LANES = 4
+"""Of a vector for which there is an instruction: of fewer columns no tile keeps rows."""
 _PART_ROWS = 4
 _MOST_ROWS, _REGISTERS = 14, 31
 """Of a tile that is not cut into parts: rows, and vectors of sums and of a row of the panel."""
@@ -33,7 +35,7 @@ _PADDING = 16
 _TILE = """\
 /* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k groups of elements of a,
    whose rows lie a_step apart, times rows of {columns} groups of b, b_step groups apart{zeros}; `registers` is what matrix
-   registers are set up for (fo_matrix_extents){asking}. */
+   registers are set up for (fo_matrix_extents){keeping}{asking}. */
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((optimize("fp-contract=fast")))
 #endif
@@ -82,6 +84,24 @@ _MOVED = """\
 """
 _GROUPS = 256
 """Groups of a row that are widened, or moved, at a time."""
+_KEPT = """\
+  if (!again)
+    for (long i = 0; i < {rows}; i++)
+      for (long q = 0; q < 4 * k; q++)
+        ((unsigned char *)(registers + 8 + i * {step}))[q] = (unsigned char)a[i * a_step + q] ^ 128;
+  {{
+    const unsigned char *a = (const unsigned char *)(registers + 8);  // 128 more than they are
+    const long a_step = 8 * {step};
+{sums}  }}
+"""
+_KEPT_STEP = "((4 * k + 63) / 64 * 8 | 8)"
+"""From one kept row to the next, in longs: an odd number of lines, so that they lie in different sets of a cache."""
+
+
+def kept_longs(rows: int, depth: int) -> int:
+    """Of 64 bits, what tiles of so many rows need that keep them: the first eight are of what matrix registers are set up for."""
+    lines = -(-depth // _LINE) | 1
+    return 8 + rows * lines * 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +161,7 @@ def group_text(name: str) -> str | None:
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    kind, rows, columns = _KINDS[found[1]], int(found[2]), int(found[3])
+    kind, rows, columns, keeps = _KINDS[found[1]], int(found[2]), int(found[3]), bool(found[5])
     return _TILE.format(
         name=name,
         rows=rows,
@@ -150,27 +170,33 @@ def group_text(name: str) -> str | None:
         right=kind.right,
         sum=kind.sum,
         zeros=", and of zeros up to 16 groups at a time" if found[4] else "",
-        asking="; rows of elements from `next` on, next_step apart, are stored to later" if found[5] else "",
-        parameters=", const void *next, long next_at, long next_step" if found[5] else "",
-        unused=", (void)next, (void)next_at, (void)next_step" if found[5] else "",
-        matrix=matrix_tile(rows, columns, *kind.matrix, bool(found[4]), int(found[5] or 0)),
-        body=_body(found[1], kind, rows, columns),
+        keeping="; behind them are rows, as the tile before left them where `again` is not 0" if keeps else "",
+        asking="; rows of elements from `next` on, next_step apart, are stored to later" if found[6] else "",
+        parameters=", long again" * keeps + ", const void *next, long next_at, long next_step" * bool(found[6]),
+        unused=", (void)again" * keeps + ", (void)next, (void)next_at, (void)next_step" * bool(found[6]),
+        matrix=matrix_tile(rows, columns, *kind.matrix, bool(found[4]), int(found[6] or 0)),
+        body=_body(found[1], kind, rows, columns, keeps),
     )
 
 
-def _body(name: str, kind: _Kind, rows: int, columns: int) -> str:
+def _body(name: str, kind: _Kind, rows: int, columns: int, keeps: bool) -> str:
     """Without matrix registers: vectors hold the sums, or those of a part of the rows at a time."""
+    ending, more = (KEEPS, ", again") if keeps else ("", "")
     most = min(_MOST_ROWS, _REGISTERS // -(-columns // (_LINE // 4)) - 1)
     if rows > most:
         return "  (void)b;\n" + "".join(
-            f"  fo_tile_{name}_{b - a}x{columns}"
-            f"(k, a, {a} * a_step, a_step, b_from, b_at, b_step, c, {a} * c_step, c_step, add, registers);\n"
+            f"  fo_tile_{name}_{b - a}x{columns}{ending}(k, a, {a} * a_step, a_step, b_from, b_at, b_step, c, {a} * c_step,"
+            f" c_step, add, registers{f' + {a} * {_KEPT_STEP}' * keeps}{more});\n"
             for a, b in even_parts(rows, most)
         )
     moved = {"rows": rows, "columns": columns, "groups": _GROUPS, "step": 4 * (_GROUPS + _PADDING)}
+    if keeps:
+        wide = _KEPT.format(rows=rows, step=_KEPT_STEP, sums=_sums(kind, _LINE, rows, columns, True))
+    else:
+        wide = _MOVED.format(**moved) if kind.moved else _sums(kind, _LINE, rows, columns, True)
     return _BODY.format(
         feature=kind.feature,
-        wide=_MOVED.format(**moved) if kind.moved else _sums(kind, _LINE, rows, columns, True),
+        wide=wide,
         others=_without_instruction(kind, rows, columns),
     )
 
@@ -199,7 +225,7 @@ def _sums(kind: _Kind, width: int, rows: int, columns: int, instructions: bool) 
 def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, int], instructions: bool) -> str:
     lanes, starts = vectors_of_columns(columns[1] - columns[0], width // 4)
     starts = [columns[0] + start for start in starts]
-    instructions = instructions and lanes >= _FEWEST_LANES
+    instructions = instructions and lanes >= FEWEST_LANES
     names = {i: [f"s{i}_{j}" for j in range(len(starts))] for i in range(*rows)}
     lines = [
         f"typedef {kind.sum} __attribute__((vector_size({4 * lanes}), aligned(4), may_alias)) fo_s;",
@@ -223,6 +249,10 @@ def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, in
         for s, at in zip(row, starts, strict=True)
     ]
     lines += ["if (add) {", *(f"  {s} += {place};" for s, place in places), "}"]
+    if kind.moved and instructions:
+        lines.append("const fo_group *behind = b + (k - p) * b_step;  // 128 times the sums of columns")
+        lines += [f"const fo_s z{j} = *(const fo_s *)(behind + {at});" for j, at in enumerate(starts)]
+        lines += [f"{s} -= z{j};" for row in names.values() for j, s in enumerate(row)]
     lines += [f"{place} = {s};" for s, place in places]
     return "  {\n" + "".join(f"    {line}\n" for line in lines) + "  }\n"
 

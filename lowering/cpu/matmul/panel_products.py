@@ -17,6 +17,7 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
 from fuse_opt.dialects.analysis.contractions.products import Product
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import is_decided, is_number, may_exceed
+from fuse_opt.lowering.c.headers.product_groups import kept_longs
 from fuse_opt.lowering.cpu.matmul.asking import Asks, Following, shared_asks
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source, operand_matrix
 from fuse_opt.lowering.cpu.matmul.copies import Matrix, count_loop, element_of, fill_columns, plus, times
@@ -55,6 +56,8 @@ class PanelProducts:
         product, tiling, memory = of.product, of.tiling, of.memory
         is_far = not tiling.packs and not may_exceed(self.of.rows, FEW_ROWS) and self.arithmetic.group == 1
         is_tall = is_decided(lambda: self.of.rows > self.of.columns)
+        by_rows = tiling.rows_first and tiling.panels > 1 and tiling.rows is None
+        self.keeps_rows = self.arithmetic.moves and by_rows and is_number(self.of.depth)
         self.calls = TileCalls(self.arithmetic.tile, tiling, is_tall, is_far, self._registers())
         self.computed = [operand_matrix(operand, memory, root) for operand in (product.lhs, product.rhs)]
         places = [memory.sources.get(operand.value) for operand in (product.lhs, product.rhs)]
@@ -64,10 +67,14 @@ class PanelProducts:
         self.asks = self._asks()
 
     def _registers(self) -> SSAValue | None:
-        """Memory for what a thread's matrix registers are set up for, which tiles of groups have some of."""
+        """
+        Memory for what a thread's matrix registers are set up for, which tiles of groups have some of, and for the rows of a tile
+        where they are kept.
+        """
         if self.arithmetic.group == 1:
             return None
-        found = self.root.add(memref.AllocaOp.get(i64, 8, [1]))
+        longs = kept_longs(self.tiling.most_rows, self.of.depth) if self.keeps_rows else 1
+        found = self.root.add(memref.AllocaOp.get(i64, 8, [longs]))
         found.name_hint = "registers"
         self.root.call_for_effect("fo_matrix_begin", [flat_memory(self.root, found)])
         return found

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.types.dtypes import F32, F64
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.c.headers.product_dots import dot_name
-from fuse_opt.lowering.c.headers.product_groups import ASKS, LINES
+from fuse_opt.lowering.c.headers.product_groups import ASKS, FEWEST_LANES, KEEPS, LINES
 from fuse_opt.lowering.c.headers.product_tiles import tile_name, vector_elements
 from fuse_opt.lowering.c.headers.row_sums import streamed_name
 from fuse_opt.lowering.cpu.matmul.asking import Following
@@ -54,6 +54,8 @@ class TileBlock:
     """Puts down what follows a tile that is as wide as the panel, while a cache has its sums."""
     following: Following | None = None
     """What tiles that leave no copy ask for."""
+    again: SSAValue | None = None
+    """Not 0 where the tile before had the same rows, of which it kept a copy; None where none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +194,14 @@ class TileCalls:
         along, in_tile = self.tiling.along_depth, part.place(scope, zero)
         row = part.place(scope, row)
         transposed = self.tiling.transposed_rows
+        keeps = block.again is not None and columns >= FEWEST_LANES
         name = dot_name(element_of(right.memory).name, rows, columns, self.tiling.is_far)
         if not along:
             is_copied = block.copy is not None
             is_far = self.is_far or is_copied
             asks = (block.following.asks.rows, block.following.asks.lines) if asked and block.following else None
             name = tile_name(self.element, rows, columns, transposed, is_far=is_far, copies=is_copied, asks=asks)
-            name += LINES * block.in_lines
+            name += LINES * block.in_lines + KEEPS * keeps
             if block.lines is not None:
                 name += f"{ASKS}{element_of(block.lines.memory).itemsize}"
         arguments = [
@@ -214,6 +217,8 @@ class TileCalls:
         ]
         if self.registers is not None:
             arguments.append(flat_memory(root, self.registers))
+        if keeps and block.again is not None:
+            arguments.append(block.again)
         if (lines := block.lines) is not None:
             arguments += [
                 flat_memory(root, lines.memory),

@@ -16,13 +16,14 @@ from c_printing import build_helpers
 from guard_pages import guarded, needs_guard_pages
 from lowered_programs import needs_compiler
 
-from fuse_opt.lowering.c.headers.product_groups import LINES
+from fuse_opt.lowering.c.headers.product_groups import FEWEST_LANES, KEEPS, LINES, kept_longs
 
 Array = np.ndarray[Any, Any]
 SHAPES = [(7, 40), (31, 29), (9, 60), (16, 3)]
 """Rows and columns: of vectors, and of matrix registers where there are some: that share sums, beside each other, and narrow."""
 STEP = 64
 REGISTERS = ["fo_matrix_begin", "fo_matrix_end"]
+MOST_DEPTH = 1027
 MORE = 33
 """Rows that are copied, of which squares are transposed in registers where columns lie side by side."""
 _CALLS = """
@@ -35,7 +36,14 @@ void {function}(long k, const {left} char *x, long x_row, long x_column, const s
   {tile}((k + 3) / 4, rows, 0, step, panel, 0, {step}, sums, {columns}, {columns}, 0, &registers);
   {tile}((k + 3) / 4, rows, 0, step, panel, 0, {step}, sums, {columns}, {columns}, 1, &registers);
   fo_matrix_end(&registers);
-}}
+{kept}}}
+"""
+_KEPT = """\
+  static long kept[{longs}] __attribute__((aligned(64)));
+  fo_matrix_begin(kept);
+  {tile}((k + 3) / 4, rows, 0, step, panel, 0, {step}, sums, {columns}, {columns}, 1, kept, 0);
+  {tile}((k + 3) / 4, rows, 0, step, panel, 0, {step}, sums, {columns}, {columns}, 1, kept, 1);
+  fo_matrix_end(kept);
 """
 
 
@@ -49,6 +57,11 @@ if platform.machine() != "x86_64":
     del MACHINES["vectors"], MACHINES["halves"]
 LEFT = {"i8": "signed", "ui8": "unsigned"}
 Products = Callable[[str], ctypes.CDLL]
+
+
+def _keeps(name: str, columns: int) -> bool:
+    """Whether there are tiles of such bytes that keep rows."""
+    return name == "i8" and columns >= FEWEST_LANES
 
 
 def _name_of(name: str, many: int, columns: int, in_lines: bool) -> str:
@@ -69,8 +82,12 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> Products:
                 groups = f"(k + {line - 1}) / {line} * {line // step}"
                 shape = {"columns": columns, "groups": groups, "more": MORE, "step": STEP}
                 facts = {"name": name, "left": LEFT.get(name), "function": f"product_{function}"}
-                texts.append(text.format(tile=f"fo_tile_{function}", **shape, **facts))
-                helpers.add(f"fo_tile_{function}")
+                tile, kept = f"fo_tile_{function}", ""
+                if _keeps(name, columns):
+                    kept = _KEPT.format(tile=f"{tile}{KEEPS}", longs=kept_longs(many, MOST_DEPTH), **shape)
+                    helpers.add(f"{tile}{KEEPS}")
+                texts.append(text.format(tile=tile, kept=kept, **shape, **facts))
+                helpers.add(tile)
         return build_helpers(sorted(helpers), "".join(texts), "cc", machine, tmp_path_factory.mktemp("tiles"))
 
     return build
@@ -84,7 +101,7 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> Products:
 def test_every_build_gives_exact_sums(
     name: str, left: str, machine: str, many: int, columns: int, in_lines: bool, products: Products
 ) -> None:
-    """Of rows that end in their last group, and of those that zeros follow up to whole lines."""
+    """Of rows that end in their last group, and of those that zeros follow up to whole lines; and where tiles keep rows."""
     product = products(machine)[f"product_{_name_of(name, many, columns, in_lines)}"]
     line = 64 if in_lines else 4
     rng = np.random.default_rng(11)
@@ -95,8 +112,8 @@ def test_every_build_gives_exact_sums(
         (31, True),
         (31, False),
         (64, True),
-        (1027, False),
-        (1027, True),
+        (MOST_DEPTH, False),
+        (MOST_DEPTH, True),
     ):  # the last one has more groups than are taken apart at a time
         x = rng.integers(low, low + 256, (MORE, depth + 5)).astype(np.int8 if left == "signed" else np.uint8)
         w = rng.integers(-128, 128, (depth, columns)).astype(np.int8)
@@ -111,7 +128,7 @@ def test_every_build_gives_exact_sums(
         x_at, w_at, rows_at, panel_at, sums_at = (ctypes.c_void_p(e.ctypes.data) for e in (given, w, rows, panel, sums))
         steps = [ctypes.c_long(each) for each in (depth, x_row, x_column, step)]
         product(steps[0], x_at, *steps[1:3], w_at, rows_at, steps[3], panel_at, sums_at)
-        wanted = 2 * x[:many, :depth].astype(np.int64) @ w.astype(np.int64)
+        wanted = (4 if _keeps(name, columns) else 2) * x[:many, :depth].astype(np.int64) @ w.astype(np.int64)
         np.testing.assert_array_equal(sums[1:-1], wanted)
         np.testing.assert_array_equal(sums[[0, -1]], around)
 
