@@ -271,7 +271,7 @@ class PassLoops(DeferredRows):
             capacity = self.root.limits[count] = limit
         beside = LAST_VECTOR - 1 if isinstance(count, Size) else 0  # a last vector begins at any element
         alloca = memref.AllocaOp.get(value_type(element), 64, [padded(capacity + beside)])
-        if is_limited:
+        if isinstance(count, Size):
             alloca.attributes[PADDED] = UnitAttr()
         memory = self.root.add(alloca)
         memory.name_hint = f"{kept.node.value.name_hint or 'kept'}_row"

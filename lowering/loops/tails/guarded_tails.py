@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, func, memref, scf
@@ -27,6 +27,10 @@ from fuse_opt.lowering.loops.strip_mining import BlockLoops, Helpers, constant, 
 STORED_BITS, LAST = "fo_stored_bits", "fo_last_f32"
 
 
+def is_padded(memory: SSAValue) -> bool:
+    return isinstance(memory.owner, memref.AllocaOp) and PADDED in memory.owner.attributes
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """The body of a loop, some iterations of which are to do nothing; `counter` ends at `end`."""
@@ -36,6 +40,8 @@ class Guard:
     end: int
     hidden_zero: Callable[[AnyFloat], SSAValue]
     """Zero of a type, which compilers do not know."""
+    filled: Collection[SSAValue] = ()
+    """Padded memory whose last vectors were stored as a whole."""
 
     def put(self, ask: Callable[[bool], Sequence[Operation]]) -> None:
         """Lets iterations only store what is in memory already, or zero where there is room for it, of which the last of what
@@ -94,7 +100,7 @@ class Guard:
     def _is_filled(self, load: memref.LoadOp) -> bool:
         """Whether it reads memory of the function's own, in which there is something for every iteration."""
         owner, offset = load.memref.owner, self._offset(load.indices[0])
-        if isinstance(owner, memref.AllocaOp) and FILLED in owner.attributes:
+        if isinstance(owner, memref.AllocaOp) and (FILLED in owner.attributes or load.memref in self.filled):
             return self._counts(load.indices[0])
         if not isinstance(owner, memref.AllocaOp) or PADDED in owner.attributes or offset is None:
             return False

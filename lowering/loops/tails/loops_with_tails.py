@@ -13,6 +13,7 @@ from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.extents import exact_quotient
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.loops.strip_mining import constant, is_within
+from fuse_opt.lowering.loops.tails.guarded_tails import is_padded
 from fuse_opt.lowering.loops.vector_widths import FEWEST_MASKED, NARROWEST, WIDTH
 
 
@@ -63,13 +64,19 @@ def is_of_computed_bounds(loop: scf.ParallelOp) -> bool:
     block = loop.body.block
     if any(isinstance(op, (arith.MinSIOp, arith.MaxSIOp)) for op in block.ops):
         return False
-    touched = (op.indices[0] for op in block.ops if isinstance(op, (memref.LoadOp, memref.StoreOp)))
-    if not all(_is_of_neighbours(index, block) for index in touched if is_within(index, block)):
+    if not goes_along_memory(loop):
         return False
     lower, upper = loop.lowerBound[0], loop.upperBound[0]
     number = None if (count := count_of(lower, upper)) is None else constant(count)
     is_whole = number is not None and number % WIDTH == 0  # wherever it begins
     return not is_whole and any(constant(bound) is None for bound in (lower, upper))
+
+
+def goes_along_memory(loop: scf.ParallelOp) -> bool:
+    """Whether neighbours in memory are what iterations load and store, if not all the same."""
+    block = loop.body.block
+    touched = (op.indices[0] for op in block.ops if isinstance(op, (memref.LoadOp, memref.StoreOp)))
+    return all(_is_of_neighbours(index, block) for index in touched if is_within(index, block))
 
 
 def _is_of_neighbours(index: SSAValue, block: Block) -> bool:
@@ -103,6 +110,21 @@ def is_plain(loop: scf.ParallelOp) -> bool:
         and all(bytes_of(each) >= NARROWEST for each in memory)
         and any(not isinstance(each.owner, memref.AllocaOp) for each in memory)
     )
+
+
+def filled_memory(body: Block, filling: Collection[scf.ParallelOp]) -> set[SSAValue]:
+    """Memory with room for a vector more, behind the elements of which those of loops' last vectors are stored, too: by loops
+    that fill it, or that have whole vectors anyway."""
+    stores = [op for op in body.walk() if isinstance(op, memref.StoreOp)]
+    padded = {op.memref for op in stores if is_padded(op.memref)}
+    return padded - {op.memref for op in stores if not _is_whole(op.parent_op(), filling)}
+
+
+def _is_whole(loop: Operation | None, filling: Collection[scf.ParallelOp]) -> bool:
+    if not isinstance(loop, scf.ParallelOp) or loop in filling:
+        return isinstance(loop, scf.ParallelOp)
+    lower, upper = constant(loop.lowerBound[0]), constant(loop.upperBound[0])
+    return lower == 0 and upper is not None and upper % WIDTH == 0
 
 
 def may_run_twice(loop: scf.ParallelOp, upper: int, shared: Collection[SSAValue]) -> bool:

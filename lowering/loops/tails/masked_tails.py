@@ -24,7 +24,8 @@ what it has. A load of several lanes waits for masked stores to the same memory,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
@@ -32,12 +33,15 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from fuse_opt.dialects.types.extents import is_decided, may_exceed, most
 from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.lowering.kernel.scope import INDEX
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import Helpers, constant
 from fuse_opt.lowering.loops.tails.guarded_tails import Guard, store_by_parts
 from fuse_opt.lowering.loops.tails.loops_with_tails import (
     bytes_of,
     count_of,
+    filled_memory,
+    goes_along_memory,
     is_of_computed_bounds,
     is_plain,
     is_repeatable,
@@ -52,6 +56,7 @@ from fuse_opt.lowering.loops.vector_widths import NARROWEST, WIDTH
 
 _ENDS = (WIDTH, 4 * WIDTH)
 """Elements that a loop over accumulators has at most."""
+Range = tuple[SSAValue, SSAValue]
 _NOWHERE = 1 << 60
 """Where a loop ends of which that is not known: behind all memory of a function."""
 
@@ -71,21 +76,40 @@ def mask_tails(
     """
     blocks = Masks(body, helpers, lanes)
     overlaid = {body.args[number] for number in shared}
-    for op in list(body.walk()):
-        if not isinstance(op, scf.ParallelOp):
-            continue
-        upper = left_over(op)
-        if upper is not None and is_plain(op):
-            _mask(op, upper, blocks, may_run_twice(op, upper, overlaid) and stores_outside(op))
-        elif upper is not None and may_run_twice(op, upper, overlaid):
-            _overlap(op, upper, blocks, vector)
-        elif upper is None and (whole := whole_vectors(op, vector)) is not None:
-            _cut(op, whole, blocks)
-        elif sizes and (found := sized_bounds(op, sizes)) is not None and is_plain(op):
-            again = found[1] == 0 and is_repeatable(op, overlaid) and stores_outside(op)
-            _mask_sized(op, *found, blocks, again)
-        elif sizes and is_of_computed_bounds(op) and is_plain(op):
-            _mask_between(op, blocks)
+    loops = (op for op in body.walk() if isinstance(op, scf.ParallelOp))
+    found = {op: way for op in loops if (way := _way_of(op, sizes or {}, overlaid, vector, lanes)) is not None}
+    blocks.filled = filled_memory(body, {op for op, way in found.items() if way.fills})
+    for way in found.values():
+        way.rewrite(blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What a loop becomes."""
+
+    rewrite: Callable[[Masks], None]
+    fills: bool = False
+    """Whether lanes that do nothing store, too, where there is room."""
+
+
+def _way_of(
+    op: scf.ParallelOp, sizes: Mapping[SSAValue, Size], overlaid: Collection[SSAValue], vector: int, lanes: int
+) -> _Way | None:
+    """How a loop that vectors leave something over of is rewritten."""
+    upper = left_over(op)
+    if upper is not None and is_plain(op):
+        again = may_run_twice(op, upper, overlaid) and stores_outside(op)
+        return _Way(lambda blocks: _mask(op, upper, blocks, again))
+    if upper is not None and may_run_twice(op, upper, overlaid):
+        return _Way(lambda blocks: _overlap(op, upper, blocks, vector))
+    if upper is None and (whole := whole_vectors(op, vector)) is not None:
+        return _Way(lambda blocks: _cut(op, whole, blocks))
+    if sizes and (bounds := sized_bounds(op, sizes)) is not None and is_plain(op):
+        may_repeat = bounds[1] == 0 and is_repeatable(op, overlaid) and stores_outside(op)
+        return _Way(lambda blocks: _mask_sized(op, *bounds, blocks, may_repeat), fills=goes_along_memory(op))
+    if sizes and is_of_computed_bounds(op) and is_plain(op):
+        return _Way(lambda blocks: _mask_between(op, blocks), fills=lanes == WIDTH)
+    return None
 
 
 def _mask_sized(loop: scf.ParallelOp, size: Size, begin: Extent, blocks: Masks, may_repeat: bool) -> None:
@@ -100,7 +124,7 @@ def _mask_sized(loop: scf.ParallelOp, size: Size, begin: Extent, blocks: Masks, 
     rest = blocks.rest(upper, size, is_left)
     whole = blocks.whole(upper, is_left) if end > WIDTH else lower
     if end > WIDTH and begin != (size - 1 if is_left else size) // WIDTH * WIDTH:
-        Rewriter.insert_op(specialized(loop, {}, (lower, whole)), before)
+        Rewriter.insert_op(_by_vectors(loop, (lower, whole), WIDTH, blocks), before)
     tail = specialized(loop, {}, (blocks.number(0), blocks.number(WIDTH)))
     if is_left:
         Rewriter.insert_op(tail, before)
@@ -119,7 +143,7 @@ def _mask_sized(loop: scf.ParallelOp, size: Size, begin: Extent, blocks: Masks, 
         place.operands[1] = counter
         Rewriter.insert_op(place, InsertPoint.at_start(block))
         counter = place.result
-    guard = Guard(block, counter, end, blocks.zero)
+    guard = Guard(block, counter, end, blocks.zero, blocks.filled)
     guard.put(lambda again: _is_set(block, blocks.sized_mask(rest, again), blocks))
     store_by_parts(tail, rest, blocks, blocks.helpers)
 
@@ -141,7 +165,7 @@ def _mask_between(loop: scf.ParallelOp, blocks: Masks) -> None:
         count = blocks.count(lower, upper, loop)
     vectors, rest, is_left, masks = blocks.left(count)
     whole = put(arith.AddiOp(lower, vectors), "whole")
-    Rewriter.insert_op(specialized(loop, {}, (lower, whole)), before)
+    Rewriter.insert_op(_by_vectors(loop, (lower, whole), blocks.lanes, blocks), before)
     tail = specialized(loop, {}, (blocks.number(0), blocks.number(blocks.lanes)))
     Rewriter.insert_op(scf.IfOp(is_left, [], Region(Block([tail, scf.YieldOp()]))), before)
     Rewriter.erase_op(loop)
@@ -152,9 +176,25 @@ def _mask_between(loop: scf.ParallelOp, blocks: Masks) -> None:
     counter.replace_all_uses_with(place.result)
     place.operands[1] = counter
     Rewriter.insert_op(place, InsertPoint.at_start(block))
-    guard = Guard(block, place.result, _NOWHERE, blocks.zero)
+    guard = Guard(block, place.result, _NOWHERE, blocks.zero, blocks.filled)
     guard.put(lambda again: _is_set(block, masks[again], blocks))
     store_by_parts(tail, rest, blocks, blocks.helpers)
+
+
+def _by_vectors(loop: scf.ParallelOp, bounds: Range, lanes: int, blocks: Masks) -> scf.ForOp | scf.ParallelOp:
+    """
+    The loop within bounds that are so many lanes apart, or several times as many, a vector at a time. Compilers, who do not see
+    that, have code for what is left over of vectors, and ask for it in each row.
+    """
+    made = specialized(loop, {}, bounds)
+    if not goes_along_memory(loop):
+        return made
+    block = Block(arg_types=[INDEX])
+    block.args[0].name_hint = made.body.block.args[0].name_hint
+    made.operands[0], made.operands[1] = blocks.number(0), blocks.number(lanes)
+    _moved(made.body.block.args[0], block.args[0])
+    block.add_ops([made, scf.YieldOp()])
+    return scf.ForOp(*bounds, blocks.number(lanes), [], Region(block))
 
 
 def _mask(loop: scf.ParallelOp, upper: int, blocks: Masks, may_repeat: bool) -> None:

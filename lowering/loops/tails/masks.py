@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import AnyFloat
@@ -29,6 +29,8 @@ class Masks(BlockLoops):
         super().__init__(body)
         self.helpers = helpers
         self.lanes = lanes
+        self.filled: Collection[SSAValue] = ()
+        """Memory that last vectors are stored to as a whole."""
         self._made: set[Operation] = set()
         self._masks: dict[tuple[int, bool, str], SSAValue] = {}
         self._places: dict[tuple[int, int], SSAValue] = {}
