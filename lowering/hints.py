@@ -46,6 +46,9 @@ HALF_LINES = "fused.half_lines"
 LIMITS = "fused.limits"
 """What a kernel's function says of sizes: pairs of one and the largest number that it has room for."""
 
+WORK = "fused.work"
+"""What a kernel's function says of its tasks, where only a call knows it: operations of one, and how many are worth a thread."""
+
 
 SMALL_BUFFERS = "fused.small_buffers"
 """Attribute of a function: none of its buffers of unknown extents has as many elements as `LARGE_BUFFER`."""

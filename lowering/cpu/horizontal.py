@@ -14,6 +14,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent, NotANumber, Size
 from fuse_opt.lowering.cpu.kernel import KernelLoops, PassLoops, kernel_block
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers
@@ -62,7 +63,7 @@ def _make_shares(parts: Sequence[PassLoops]) -> list[_Share]:
         if tasks > part.grain:
             shares.append(_Share([part], -(-tasks // part.grain), part.grain))
             continue
-        work = tasks * part.work
+        work = tasks * max(estimate(part.work), 1)
         if work > room:
             small, room = [], WORK_PER_CHUNK
             shares.append(_Share(small, 1, 0))

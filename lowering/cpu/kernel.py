@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from xdsl.dialects import func, memref, scf
@@ -19,7 +19,7 @@ from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.lowering.cpu.deferred_rows import DeferredRows
 from fuse_opt.lowering.cpu.prefetch import asking_stage, prefetch_next_row
-from fuse_opt.lowering.hints import LIMITS, PADDED
+from fuse_opt.lowering.hints import LIMITS, PADDED, WORK
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import extent
@@ -64,6 +64,8 @@ class KernelLoops:
     """What the function takes between its buffers and the bounds of its tasks."""
     limits: tuple[tuple[Size, int], ...] = ()
     """Sizes with the largest numbers that the function has room for."""
+    work: tuple[Size, int] | None = None
+    """Simple operations of a task, where only a call knows how many, and how many are worth a thread."""
 
     def size_arguments(self) -> dict[SSAValue, Size]:
         """The arguments that are sizes."""
@@ -80,7 +82,12 @@ def build_kernel_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence
     root.block.add_op(func.ReturnOp())
     parameters, sizes = tuple(memory.parameters), tuple(root.sizes)
     limits = tuple(root.limits.items())
-    return KernelLoops(root.block, parameters, memory.shared, loops.tasks, loops.grain, root.helpers, sizes, limits)
+    made = KernelLoops(root.block, parameters, memory.shared, loops.tasks, loops.grain, root.helpers, sizes, limits)
+    return replace(made, work=sized_work(loops.work, memory.chunk))
+
+
+def sized_work(work: Extent, chunk: int) -> tuple[Size, int] | None:
+    return (work, chunk) if isinstance(work, Size) else None
 
 
 def kernel_block(memory: KernelBuffers) -> Block:
@@ -130,17 +137,17 @@ class PassLoops(DeferredRows):
         self.begin, self.end = bounds
         self._asks: tuple[Stage, Sequence[Stage], Dim] | None = None
         """The stage that asks for the next row, those of which it asks for what they take, and what counts rows."""
-        self.work: int = max(self._build_rows() if loop_body.is_row else self._build_pointwise(), 1)
+        self.work: Extent = self._build_rows() if loop_body.is_row else self._build_pointwise()
         """Simple operations of a task."""
 
     @property
     def grain(self) -> int:
         """How many tasks make a chunk."""
         multiple = 1 if self.nested else CHUNK_MULTIPLE
-        grain = -(-self.memory.chunk // self.work)
+        grain = -(-self.memory.chunk // max(estimate(self.work), 1))
         return -(-grain // multiple) * multiple
 
-    def _build_pointwise(self) -> int:
+    def _build_pointwise(self) -> Extent:
         """Merged dimensions but the innermost make the tasks; a lone dimension is cut into tasks itself."""
         nodes, loop_body = self.nodes, self.loop_body
         dims = nodes.loop(loop_body.rows)
@@ -172,9 +179,9 @@ class PassLoops(DeferredRows):
         bounds = {inner: part_bounds(scope, digits[1], part, inner.extent)}
         self.build_stage(Stage((inner,), stores=list(loop_body.stores)), scope, bounds)
         self._close_tasks(scope)
-        return work * min(estimate(part), estimate(inner.extent))
+        return work * (part if isinstance(part, Size) else min(part, estimate(inner.extent)))
 
-    def _build_written_out(self, outer: Sequence[Dim], inner: Dim) -> int:
+    def _build_written_out(self, outer: Sequence[Dim], inner: Dim) -> Extent:
         """The elements of a short innermost dimension one by one, in a loop over the next; gives the elements of a task."""
         nodes, stores = self.nodes, list(self.loop_body.stores)
         *rest, middle = outer
@@ -199,9 +206,9 @@ class PassLoops(DeferredRows):
         self.tasks = task.extent
         scope.block.add_op(self.parallel(block, *self.bounds_of(middle, {})))
         self._close_tasks(scope)
-        return inner.extent * estimate(middle.extent)
+        return inner.extent * middle.extent
 
-    def _build_rows(self) -> int:
+    def _build_rows(self) -> Extent:
         """A task is one row: loops in order, then what is stored once for the row."""
         nodes, loop_body = self.nodes, self.loop_body
         rows = nodes.loop(loop_body.rows)
@@ -226,7 +233,7 @@ class PassLoops(DeferredRows):
             self.build_pipelined(task, bounds, stages, once)
         else:
             self._build_stages(task, stages, once)
-        loops = sum(estimate(extent(stage.dims)) * self.stage_work(stage) for stage in stages)
+        loops = sum(extent(stage.dims) * self.stage_work(stage) for stage in stages)
         return loops + sum(body_cost(node.op) for node in loop_body.nodes if node.op and not node.op.COMBINE)
 
     def ask_ahead(self, stage: Stage, scope: Scope, first: Dim, count: int) -> None:
@@ -317,6 +324,9 @@ def kernel_function(name: str, loops: KernelLoops, comment: str) -> func.FuncOp:
     tasks = loops.tasks
     function.attributes["fused.tasks"] = SizeAttr(tasks) if isinstance(tasks, Size) else IntegerAttr(tasks, i64)
     function.attributes["fused.grain"] = IntegerAttr(loops.grain, i64)
+    if loops.work is not None:
+        work, chunk = loops.work
+        function.attributes[WORK] = ArrayAttr([SizeAttr(work), IntegerAttr(chunk, i64)])
     if loops.limits:
         limits = (ArrayAttr([SizeAttr(size), SizeAttr(most)]) for size, most in loops.limits)
         function.attributes[LIMITS] = ArrayAttr(limits)

@@ -11,7 +11,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.extents import estimate, is_number, least
+from fuse_opt.dialects.types.extents import is_number, least
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant, linearize
 from fuse_opt.lowering.cpu.line_loops import EIGHT, EIGHTS, FOURS, LANES, VECTORS, LineLoops, Way
 from fuse_opt.lowering.cpu.outer_vector_stage import OuterVectorStages
@@ -58,7 +58,7 @@ class OuterVectors(OuterVectorStages):
             self.emitter.emit([store.node for store in once], scope, Stage((), taken=self.known))
             self.store(once, scope)
             self._close_lanes(scope)
-        work = sum(estimate(extent(stage.dims)) * self.stage_work(stage) for stage in stages)
+        work = sum(extent(stage.dims) * self.stage_work(stage) for stage in stages)
         self._close(work + sum(body_cost(p.op) for p in self.loop_body.nodes if p.op and not p.op.COMBINE), 1)
 
     def build_part(self, stage: Stage, longest: Dim, part: int) -> None:

@@ -17,6 +17,7 @@ from fuse_opt.dialects.fused.knobs import AHEAD, ROWS_AT_A_TIME
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import is_number, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, dimension
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.prefetch import AHEAD_BYTES, prefetch_rows, rows_at_a_time
 from fuse_opt.lowering.cpu.split_reduction import Phase, PhasedKernel
 from fuse_opt.lowering.hints import FILLED
@@ -91,7 +92,7 @@ class OuterVectorStages(Phase):
         self.first.name_hint = self.first.name_hint or "first"
         return digits[1]
 
-    def _close(self, work: int, splits: int) -> None:
+    def _close(self, work: Extent, splits: int) -> None:
         """`work`: simple operations for a lane."""
         geometry = self.geometry
         self.task.block.add_op(scf.YieldOp())

@@ -7,7 +7,7 @@ for every number of threads, and however tasks are handed out.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import func, memref, scf
 from xdsl.dialects.builtin import MemRefType
@@ -17,9 +17,10 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import Knob
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant, dimension
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.cpu.kernel import KernelLoops
+from fuse_opt.lowering.cpu.kernel import KernelLoops, sized_work
 from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
@@ -91,7 +92,7 @@ class PhasedKernel:
         found = self.partials[node] = Partials(node, splits, rows, scratch)
         return found
 
-    def finish(self, phase: Phase, tasks: Extent, work: int) -> None:
+    def finish(self, phase: Phase, tasks: Extent, work: Extent) -> None:
         """Adds a launch of so many tasks, each of so many simple operations; buffers that it does not use are left out."""
         block = phase.root.block
         block.add_op(func.ReturnOp())
@@ -104,9 +105,10 @@ class PhasedKernel:
                 kept.append(number)
         shared = frozenset(place for place, number in enumerate(kept) if number in self.memory.shared)
         parameters = tuple(phase.parameters[number] for number in kept)
-        grain = -(-self.memory.chunk // max(work, 1))
+        grain = -(-self.memory.chunk // max(estimate(work), 1))
         known = tuple(phase.root.sizes), tuple(phase.root.limits.items())
-        self.phases.append(KernelLoops(block, parameters, shared, tasks, grain, phase.root.helpers, *known))
+        loops = KernelLoops(block, parameters, shared, tasks, grain, phase.root.helpers, *known)
+        self.phases.append(replace(loops, work=sized_work(work, self.memory.chunk)))
 
 
 class Phase(StageLoops):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     ArrayAttr,
@@ -21,7 +21,8 @@ from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.gpu import SizeOp
 from fuse_opt.dialects.types.dtypes import dtype_of
-from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr, SizeAttr
+from fuse_opt.lowering.hints import WORK
 
 
 def dictionaries(attribute: Attribute | None) -> Iterable[DictionaryAttr]:
@@ -38,6 +39,15 @@ def text_of(attribute: Attribute | None) -> str:
 
 def integer_of(attribute: Attribute | None, default: int) -> int:
     return attribute.value.data if isinstance(attribute, IntegerAttr) else default
+
+
+def work_of(kernel: func.FuncOp) -> tuple[int, int]:
+    """The operations of a task and how many are worth a thread; 0 where the function does not say it."""
+    match kernel.attributes.get(WORK):
+        case ArrayAttr(data=(SizeAttr() as work, IntegerAttr() as chunk)):
+            return cast(int, work.data), chunk.value.data
+        case _:
+            return 0, 0
 
 
 def constant_index(value: SSAValue) -> int:

@@ -48,6 +48,7 @@ from fuse_opt.lowering.emit.attributes import (
     dictionaries,
     integer_of,
     text_of,
+    work_of,
 )
 from fuse_opt.lowering.emit.barriers import is_sized, one_by_one, plan_phases
 from fuse_opt.lowering.emit.c_program import NO_SIZES, SizeTable
@@ -197,7 +198,8 @@ class ProgramBuilder:
         tasks = constant_index(op.arguments[-1])
         grain = integer_of(kernel.attributes.get("fused.grain"), 1)
         loads, stores = (tuple(sorted(found)) for found in self._traffic.of(name))
-        return Launch(name, buffers, tasks, grain, loads=loads, stores=stores, sizes=sizes)
+        work, chunk = work_of(kernel)
+        return Launch(name, buffers, tasks, grain, loads=loads, stores=stores, sizes=sizes, work=work, chunk=chunk)
 
     def _read_limits(self, kernel: Kernel) -> None:
         if isa(said := kernel.attributes.get(LIMITS), ArrayAttr[ArrayAttr[SizeAttr]]):

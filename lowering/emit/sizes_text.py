@@ -17,12 +17,12 @@ import numpy as np
 
 from fuse_opt.dialects.analysis.place_orders import Order, PlaceOrders
 from fuse_opt.dialects.interfaces.symbols import NOTHING_STATED, Stated
-from fuse_opt.dialects.types.extents import is_symbol, symbols
+from fuse_opt.dialects.types.extents import estimate, is_symbol, symbols
 from fuse_opt.dialects.types.polynomial import Atom, Monomial
 from fuse_opt.dialects.types.size import Extent, Extreme, Floor, Size
 from fuse_opt.dialects.types.symbol import Symbol
 from fuse_opt.lowering.emit.c_program import SizeTable
-from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, Segment, SizesLayout
+from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, Launch, Loop, Segment, SizesLayout
 
 FUNCTION = "fuse_sizes"
 
@@ -80,12 +80,13 @@ def sizes_layout(
     parts: list[Sequence[Extent]] = [
         table.sizes,
         [loop.tasks for loop in loops],
+        [max((one.work for one in _cut(loop)), key=estimate, default=0) for loop in loops],
         [extent for buffer in fixed for extent in buffer.shape],
         [prod(b.shape) * np.dtype(NUMPY_NAMES[b.dtype]).itemsize for b in fixed],
         places,
         [arena],
     ]
-    tasks, extents, nbytes, offsets, last, _ = accumulate(map(len, parts))
+    tasks, works, extents, nbytes, offsets, last, _ = accumulate(map(len, parts))
     bound = {name: (number, VALUE) for number, name in stated.of_values.items()}
     for name, place in _bound_names(buffers).items():
         bound.setdefault(name, place)
@@ -93,11 +94,26 @@ def sizes_layout(
     sizes = [*(extent for part in parts for extent in part), *(size for size, _ in limits), *_bounds(stated)]
     found = symbols([*sizes, *(() if orders is None else orders.places)])
     others = [one.name for one in found if one.name not in bound and one.name not in known]
-    names, grains = (*bound, *others), tuple(loop.grain for loop in loops)
     layout = SizesLayout(
-        names, tuple(bound.values()), table.buffer, tasks, extents, nbytes, offsets, last, grains, known[: len(places)]
+        names=(*bound, *others),
+        places=tuple(bound.values()),
+        buffer=table.buffer,
+        tasks=tasks,
+        works=works,
+        extents=extents,
+        nbytes=nbytes,
+        offsets=offsets,
+        arena=last,
+        grains=tuple(loop.grain for loop in loops),
+        chunks=tuple(min((one.chunk for one in _cut(loop)), default=0) for loop in loops),
+        offset_names=known[: len(places)],
     )
     return layout, [extent for part in parts for extent in part]
+
+
+def _cut(loop: Loop) -> list[Launch]:
+    """The launches whose tasks threads share."""
+    return [] if loop.whole else [launch for bundle in loop.bundles for launch in bundle]
 
 
 def _bounds(stated: Stated) -> list[Extent]:

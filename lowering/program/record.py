@@ -91,6 +91,15 @@ class Launch:
     """Which of them it writes, every element."""
     sizes: tuple[int, ...] = field(default=(), kw_only=True)
     """What its function takes behind the buffers."""
+    work: int = field(default=0, kw_only=True)
+    """Simple operations of a task, where only a call knows how many."""
+    chunk: int = field(default=0, kw_only=True)
+    """How many of these are worth a thread; 0 where `grain` says it."""
+
+    @property
+    def tasks_of_chunk(self) -> int:
+        """How many tasks are worth a thread, as far as that is known."""
+        return -(-self.chunk // max(self.work, 1)) if self.chunk else self.grain
 
 
 @dataclass(frozen=True)
@@ -124,6 +133,12 @@ class Loop:
     grain: int
     whole: bool = False
     """Each bundle is a task. Else there is one bundle, and each launch of it runs its own task of the number."""
+
+    @property
+    def tasks_of_chunk(self) -> int:
+        """The same of all launches."""
+        launches = [] if self.whole else [launch for bundle in self.bundles for launch in bundle]
+        return min((launch.tasks_of_chunk for launch in launches if launch.chunk), default=self.grain)
 
 
 @dataclass(frozen=True)
@@ -264,8 +279,8 @@ class Unit:
 class SizesLayout:
     """
     Of a program for any sizes: what its function `fuse_sizes` takes, and where in what it fills are numbers. The first are those
-    that segments look up; then follow the tasks of loops, the extents of arguments and results, their bytes, where places of
-    the arena begin, and the arena's bytes.
+    that segments look up; then follow the tasks of loops, the operations of a task of each, the extents of arguments and results,
+    their bytes, where places of the arena begin, and the arena's bytes.
     """
 
     names: tuple[str, ...]
@@ -275,12 +290,15 @@ class SizesLayout:
     buffer: int
     """The one that is the numbers, where segments look some up; else -1."""
     tasks: int
+    works: int
     extents: int
     nbytes: int
     offsets: int
     arena: int
     grains: tuple[int, ...]
-    """By loop, how many of its tasks are worth a thread."""
+    """By loop, how many of its tasks are worth a thread, where `chunks` does not say it."""
+    chunks: tuple[int, ...]
+    """By loop, how many operations are worth a thread; 0 where nobody knows those of a task."""
     offset_names: tuple[str, ...] = ()
     """The symbols that references to the arena have for the beginnings of places."""
 

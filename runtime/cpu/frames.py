@@ -216,7 +216,7 @@ class FrameMaker:
         for phase_number, phase in enumerate(segment.phases):
             begins = REGION if apart and not phase_number else PHASE
             for position, loop in enumerate(phase):
-                yield LoopRow(next(addresses), table, loop.tasks, loop.grain, 0, 0 if position else begins)
+                yield LoopRow(next(addresses), table, loop.tasks, loop.tasks_of_chunk, 0, 0 if position else begins)
 
     def _follower(self, number: int) -> Follower | None:
         """The loop behind a call, where that may run by parts."""
@@ -227,7 +227,7 @@ class FrameMaker:
         loops = [loop for phase in following.phases for loop in phase]
         if len(loops) != 1 or loops[0].whole or loops[0].bundles != ((call.epilogue,),):
             return None
-        return Follower(self._loops[number + 1][0], loops[0].tasks, loops[0].grain)
+        return Follower(self._loops[number + 1][0], loops[0].tasks, loops[0].tasks_of_chunk)
 
     def _record(self, rows: Sequence[LoopRow], table: ctypes.Array[ctypes.c_void_p], plan: _Plan) -> int:
         loops = (Loop * len(rows))(*rows)
@@ -319,4 +319,4 @@ def _barriers(region: Sequence[LoopRow]) -> int | None:
 def _work(program: Program) -> float:
     """Chunks that are worth a thread, of all launches together."""
     segments = [step for step in program.steps if isinstance(step, Segment)]
-    return sum(launch.tasks / max(launch.grain, 1) for segment in segments for launch in segment.launches)
+    return sum(launch.tasks / max(launch.tasks_of_chunk, 1) for segment in segments for launch in segment.launches)

@@ -42,12 +42,12 @@ _GROWTH = 3, 2
 
 def sized_record(layout: SizesLayout, sizes: int, caller: Caller) -> SizedRecord:
     """What frames of a program have in common; `sizes` is the address of its function `fuse_sizes`."""
-    grains = int64_table(*(max(grain, 1) for grain in layout.grains), 1)
+    grains, chunks = int64_table(*(max(grain, 1) for grain in layout.grains), 1), int64_table(*layout.chunks, 0)
     record = SizedRecord(sizes=sizes, symbols=len(layout.names), table=layout.buffer)
-    record.tasks, record.nbytes, record.arena = layout.tasks, layout.nbytes, layout.arena
-    record.grains = ctypes.addressof(grains)
+    record.tasks, record.works, record.nbytes, record.arena = layout.tasks, layout.works, layout.nbytes, layout.arena
+    record.grains, record.chunks = ctypes.addressof(grains), ctypes.addressof(chunks)
     record.release, record.take = caller.interpreter.release, caller.interpreter.take
-    record.keeps = (grains,)
+    record.keeps = (grains, chunks)
     return record
 
 

@@ -25,8 +25,8 @@ struct fuse_sized {
   int (*sizes)(const int64_t *symbols, int64_t *numbers);
   int64_t symbols;
   const int64_t *places; /* by symbol an argument and an axis, or -1 where its value, an i64, is the symbol; for calls by compiled code */
-  int64_t tasks, nbytes, arena; /* where such numbers begin */
-  const int64_t *grains;        /* of loops */
+  int64_t tasks, works, nbytes, arena; /* where such numbers begin */
+  const int64_t *grains, *chunks;      /* of loops: tasks that are worth a thread, or operations, where those of a task are known */
   int64_t table;                /* the buffer that is the numbers, or -1 */
   void *(*release)(void);       /* what frames have that are worth it */
   void (*take)(void *);
@@ -88,14 +88,17 @@ static struct answer *answer_for(const struct fuse_sized *sized, struct sized_fr
 
 /* Gives the frame, whose arena is large enough, an answer's numbers. */
 static void take_answer(const struct fuse_sized *sized, struct sized_frame *sized_frame, struct answer *answer) {
-  int64_t work = 0;
-  const int64_t *tasks = answer->numbers + sized->tasks, *grain = sized->grains;
+  int64_t work = 0, number = 0;
+  const int64_t *tasks = answer->numbers + sized->tasks, *works = answer->numbers + sized->works;
   if (sized_frame->current == answer) return;
   for (int64_t piece = 0; piece < sized_frame->count; piece++) {
     struct fuse_frame *frame = sized_frame->pieces[piece];
-    for (int64_t k = 0; k < frame->count; k++, tasks++, grain++) {
-      frame->loops[k].count = (long)*tasks;
-      work += *tasks / *grain;
+    for (int64_t k = 0; k < frame->count; k++, number++) {
+      int64_t chunk = sized->chunks[number], each = works[number], grain = sized->grains[number];
+      if (chunk && each > 0) grain = (chunk - 1) / each + 1;
+      frame->loops[k].count = (long)tasks[number];
+      frame->loops[k].grain = (long)grain;
+      work += tasks[number] / grain;
     }
   }
   for (int64_t piece = 0; piece < sized_frame->count; piece++) {

@@ -11,6 +11,9 @@ from lowered_programs import needs_compiler
 from sized_texts import SOFTMAXES
 
 import fuse_opt
+from fuse_opt.runtime.cpu import sized_calls
+from fuse_opt.runtime.cpu.sized_frames import SizedFrame
+from fuse_opt.runtime.host.program_call import Loop
 from fuse_opt.tools.compiler.specialization import SpecializedPrograms
 
 Array = np.ndarray[Any, Any]
@@ -180,3 +183,25 @@ def test_extents_of_three_arguments_that_have_to_be_equal(
     assert isinstance(native, SpecializedPrograms) and native.made == 0, native.sized and native.sized.problem
     with pytest.raises(ValueError, match=r"shape \[12\], got \[11\]|k and v \[3, 2, 6, 8\]"):
         program(*drawn(wrong))
+
+
+@needs_compiler
+def test_how_many_rows_are_worth_a_thread_follows_from_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of short rows a chunk has many, and a call of few chunks keeps the interpreter to itself."""
+    made: list[SizedFrame] = []
+
+    class Seen(SizedFrame):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr(sized_calls, "SizedFrame", Seen)
+    program = fuse_opt.compile(DONATED.replace(", graph.donated", ""))
+    grains: list[int] = []
+    for n in (4, 64, 4000, 5):
+        for _ in range(3):
+            program(*drawn([(256, n)]))
+        record = made[-1].bound.record
+        grains.append(Loop.from_address(record.loops).grain)
+        assert bool(record.release) == (256 // grains[-1] >= 2)
+    assert grains[0] > grains[3] > 256 > grains[1] > grains[2] == 1
