@@ -9,13 +9,15 @@ from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.result_places import result_axes
-from fuse_opt.dialects.analysis.loop_body import LoopBody
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
 from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage
 from fuse_opt.lowering.kernel.iteration_space import LoopSpace, as_expr
+from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
 
@@ -54,6 +56,27 @@ class BlockEpilogue(StageLoops):
     ) -> None:
         """Stores so many rows from the first on, and the columns within the bounds; the block begins at column `start`."""
         self.over_rows(scope, sums, first, count, lambda row: self.over_columns(row, sums, columns, start))
+
+    def asks(self) -> list[ScalarNode]:
+        """What rows of a block read beside their sums that lie side by side in memory: values of the kernel."""
+        found: list[ScalarNode] = []
+        for load in self.loop_body.loads():
+            factors = {} if load.value is self.raw else self.nodes.addresses[load].coefficients() or {}
+            if factors.get(self.column) == 1 and factors.get(self.row, 0) != 0:
+                found.append(load)
+        return found
+
+    def ask(self, scope: Scope, first: SSAValue, count: SSAValue, start: SSAValue, columns: SSAValue) -> None:
+        """Asks for them, of so many rows from the first on, and so many columns."""
+        outer = Scope(scope, Block(arg_types=[INDEX]))
+        outer.block.args[0].name_hint = "row"
+        outer.indices = {self.row: outer.add(arith.AddiOp(first, outer.block.args[0])), self.column: start}
+        for load in self.asks():
+            place = outer.index(self.nodes.addresses[load])
+            memory = flat_memory(scope.root, self.emitter.buffers[load.value])
+            outer.call_for_effect(f"fo_prefetch_{dtype(load.value).name}", [memory, place, columns])
+        outer.block.add_op(scf.YieldOp())
+        scope.block.add_op(self.loop(outer.block, self.root.index_constant(0), count))
 
     def over_rows(
         self, scope: Scope, sums: Sums, first: SSAValue, count: SSAValue, build: Callable[[Scope], None]

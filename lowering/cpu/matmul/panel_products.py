@@ -247,8 +247,13 @@ class PanelProducts:
             last = self.sums.is_last_block(scope, depth)
             either(scope, last, lambda inner: self.sums.finish_tile(inner, columns, rows, tile))
 
+        def ask(scope: Scope, tile: SSAValue) -> None:
+            last = self.sums.is_last_block(scope, depth)
+            either(scope, last, lambda inner: self.sums.ask(inner, columns, tile))
+
         lines = self.sums.lines(scope, rows, columns) if group > 1 else None
-        return replace(found, is_alone=self.sums.is_alone, lines=lines, finish=finish)
+        asks = ask if self.sums.asks else None
+        return replace(found, is_alone=self.sums.is_alone, lines=lines, ask=asks, finish=finish)
 
     def _right_from(self, scope: Scope, right: Source, depth: SSAValue, column: SSAValue) -> Source:
         """The right operand from a row and the first column of a panel on."""

@@ -50,6 +50,8 @@ class TileBlock:
     """Where what follows a tile stores, which tiles of groups ask for."""
     in_place: tuple[SSAValue, Matrix] | None = None
     """Where the first holds, the right operand is read there, and not from `right`."""
+    ask: Callable[[Scope, SSAValue], None] | None = None
+    """Asks for what that reads, before the tile."""
     finish: Callable[[Scope, SSAValue], None] | None = None
     """Puts down what follows a tile that is as wide as the panel, while a cache has its sums."""
     following: Following | None = None
@@ -125,6 +127,8 @@ class TileCalls:
     def over_panel(self, scope: Scope, tile: SSAValue, first: SSAValue, block: TileBlock) -> None:
         """A tile that is as wide as the panel."""
         tiling, start = self.tiling, scope.root.index_constant(0)
+        if block.ask is not None:
+            block.ask(scope, tile)
         if 0 < tiling.rest < tiling.width:
             either(
                 scope,
