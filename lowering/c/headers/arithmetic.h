@@ -98,9 +98,10 @@ FO_FN float fo_rem_f32(float a, float b) {
 }
 
 /* fo_divided_f32: x / c for a constant c whose reciprocal in f64 is r, and with which both ways give the same bits: by the unit that
-   divides, or beside it where vectors are wide enough for conversions to be worth it. */
+   divides, or beside it where vectors are wide enough for conversions to be worth it: not those of Zen 4, which are halves one after
+   the other (for gcc 12 it is a Zen 3). */
 FO_FN float fo_divided_f32(float x, float c, double r) {
-#if defined(__AVX__) && !defined(__AVX512F__)
+#if defined(__AVX__) && (!defined(__AVX512F__) || defined(__znver3__) || defined(__znver4__))
   (void)r;
   return x / c;
 #else
