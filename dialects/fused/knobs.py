@@ -175,6 +175,15 @@ NEXT_ROW = Knob(
     "the processor, as those of AMD do by default",
     ("asked", "left"),
 )
+OVERLAP = Knob(
+    "overlap",
+    Words(("modelled", "never", "always")),
+    ("row",),
+    True,
+    "whether a row's last loop runs together with the first one of the next row, where both allow it: by rules for what caches "
+    "hold and what waits for memory, or always",
+    ("never", "always"),
+)
 UNROLL = Knob(
     "unroll",
     Counts(1, 8, power=True),
@@ -239,6 +248,7 @@ KNOBS = (
     ROWS_AT_A_TIME,
     AHEAD,
     NEXT_ROW,
+    OVERLAP,
     UNROLL,
     VECTOR,
     TILE_BITS,

@@ -223,7 +223,7 @@ class PassLoops(DeferredRows):
         late = self.memory.in_place(loop_body, whole) or self._streams(whole, columns)
         stages = plan_stages(nodes, whole, columns, late)
         self._keep_rows(stages, late)
-        overlap = not self.memory.nontemporal and self.may_overlap(stages)
+        overlap = not self.memory.nontemporal and self.overlaps(stages, self.memory.overlap)
         if self.memory.next_row != "left" and (asking := asking_stage(self, stages, overlap)) is not None:
             self._asks = asking, [stage for stage in stages if stage.dims == asking.dims], task
         bounds, host = (self.begin, self.end), self.host(stages) if self.memory.deferred else None

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import LANES, LENT, NEXT_ROW, REGISTER_BITS, TASKS
+from fuse_opt.dialects.fused.knobs import LANES, LENT, NEXT_ROW, OVERLAP, REGISTER_BITS, TASKS
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.dialects.types.size import Extent
@@ -65,6 +65,8 @@ class KernelBuffers:
         """Whether a row's are to be made while the next one is computed, where they can."""
         self.next_row = NEXT_ROW.word(kernel)
         """Whether loops may ask for memory of the next row: always, never, or where processors gain by it."""
+        self.overlap = OVERLAP.word(kernel)
+        """Whether the last loop of a row may run together with the first one of the next row."""
         self.lanes = LANES.count(kernel)
         """Accumulators of a reduction side by side, where the schedule says how many."""
         self.lent = LENT.number(kernel)

@@ -8,7 +8,8 @@ of f32 has 25 bits; where x / c is not m, x and c * m differ by a unit at least,
 is no normal number, as c * m has 24 bits; c has as many such odd multiples as `is_exact_divisor` tries.
 
 Where vectors have 256 bits, or more that are done by halves, conversions of one take as long as a division: there one of four
-is a multiplication, which leaves the rest to the other unit. Which of both `fo_divided_f32` is, is decided where the text is compiled.
+is a multiplication, which leaves the rest to the other unit. Which of both `fo_divided_f32` is, is decided where the text is
+compiled.
 
 Others are of numbers of rows, whose digits are carried from row to row, as an odometer has them.
 

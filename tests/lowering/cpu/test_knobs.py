@@ -28,7 +28,9 @@ SUM = """
     %1 = graph.sum %0 {axes = array<i64: AXIS>} : (TYPE) -> RESULT
     fused.yield %1 : RESULT"""
 SHARES = """
-    %1 = graph.exp %0 : (TYPE) -> TYPE
+    %most = graph.max %0 {axes = array<i64: 1>, keepdims = true} : (TYPE) -> tensor<700x1xf32>
+    %less = graph.subtract %0, %most : (TYPE, tensor<700x1xf32>) -> TYPE
+    %1 = graph.exp %less : (TYPE) -> TYPE
     %2 = graph.sum %1 {axes = array<i64: 1>, keepdims = true} : (TYPE) -> tensor<700x1xf32>
     %3 = graph.divide %1, %2 : (TYPE, tensor<700x1xf32>) -> TYPE
     %4 = graph.tanh %3 : (TYPE) -> TYPE

@@ -54,6 +54,37 @@ def test_the_first_stage_of_the_next_short_row_comes_first(op: str) -> None:
     assert first < stored, "before anything of the row is made"
 
 
+@pytest.mark.parametrize(
+    ("op", "columns", "overlap"),
+    [
+        ("softmax", 539, True),
+        ("softmax", 105, True),
+        ("layer_norm", 539, False),
+        ("layer_norm", 105, False),
+        ("layer_norm", 39, True),
+        ("l2_normalize", 539, True),
+        ("l2_normalize", 105, False),
+    ],
+)
+def test_rows_that_memory_holds_overlap_where_something_is_put_down_between(
+    op: str, columns: int, overlap: bool
+) -> None:
+    text = loops(of_rows(op, (80 << 20) // (8 * columns), columns))
+    assert ("%next = arith.addi %row" in text) == overlap
+
+
+@needs_compiler
+@pytest.mark.parametrize("columns", (39, 96, 127, 300, 1021))
+@pytest.mark.parametrize("op", ("softmax", "layer_norm", "l2_normalize"))
+def test_the_bits_are_those_of_rows_apart(op: str, columns: int) -> None:
+    x = np.random.default_rng(columns).standard_normal((11, columns), np.float32)
+    module = text_of(apply(parse(of_rows(op, 11, columns)), PASSES))
+    texts = [module.replace("schedule = {", f'schedule = {{overlap = "{word}", ') for word in ("never", "always")]
+    apart, together = (build_program(parse(text)) for text in texts)
+    assert apart.source != together.source
+    np.testing.assert_array_equal(CpuProgram(apart)(x), CpuProgram(together)(x))
+
+
 @pytest.mark.parametrize("text", (of_rows("softmax", 64, 4), of_rows("exp", 64, 256)))
 def test_rows_apart(text: str) -> None:
     """Rows without lanes, and kernels without several loops for a row."""
