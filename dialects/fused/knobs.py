@@ -220,6 +220,15 @@ REGISTER_BITS = Knob(
     "place",
     usual=512,
 )
+RIGHT_OPERAND = Knob(
+    "right_operand",
+    Words(("far", "near")),
+    ("matmul",),
+    True,
+    "where a product of few rows, which streams it, finds a right operand that second caches do not hold: behind all caches, or "
+    "in the last one, from which fewer lines have to be asked for",
+    ("far", "near"),
+)
 SCRATCH = Knob(
     "scratch",
     Words(("any", "little")),
@@ -253,5 +262,6 @@ KNOBS = (
     VECTOR,
     TILE_BITS,
     REGISTER_BITS,
+    RIGHT_OPERAND,
     SCRATCH,
 )

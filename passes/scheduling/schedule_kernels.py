@@ -26,13 +26,14 @@ from fuse_opt.dialects.analysis.precision import precision_of, precision_problem
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.gpu_schedule import gpu_entry_problem
-from fuse_opt.dialects.fused.knobs import KNOBS, MATH, PRECISION, SCRATCH, SPLITS, STORES, Knob
+from fuse_opt.dialects.fused.knobs import KNOBS, MATH, PRECISION, RIGHT_OPERAND, SCRATCH, SPLITS, STORES, Knob
 from fuse_opt.dialects.implementation.selection import generated_kind
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.devices.this_machine import Machine, machine_for
 from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.scheduling.decided_schedules import settle, told_schedule
+from fuse_opt.passes.scheduling.near_operands import NearOperands
 from fuse_opt.passes.scheduling.nontemporal_rules import StoreRules
 from fuse_opt.passes.scheduling.processor_entries import processor_entries
 from fuse_opt.passes.scheduling.tuned_lookup import KernelKeys, is_tunable
@@ -132,6 +133,9 @@ class ScheduleKernelsPass(ModulePass):
     rather than for arithmetic, gets `stores = "nontemporal"`: results of such sizes are stored past the caches where they are
     not in place. Write "temporal", or remove the entry, for ordinary stores. The CUDA target does not look at it.
 
+    Products of few rows that stream a right operand of more than 1 MiB get `right_operand = "near"` where all values of their
+    function fit into half of the last level cache, so that it is still there from the call before.
+
     With `scratch=little` kernels of a processor work in less memory beside their values, as budgets may need it: gradients of
     convolutions (the entry of that name), and reductions in one part, which leave less to several threads.
 
@@ -179,7 +183,7 @@ class ScheduleKernelsPass(ModulePass):
                     raise RefusedError(problem, function)
                 words = {MATH: self.math, PRECISION: self.precision or precision_of(function)}
                 little = self.scratch == "little" and device.platform == "cpu"
-                rules = _Rules(StoreRules(function, device), self.versions, little)
+                rules = _Rules(StoreRules(function, device), NearOperands(function, device), self.versions, little)
                 measured = None if table is None else _Measured(table, KernelKeys(function), machine_for(op), device)
                 for kernel in function.body.block.ops:
                     if isinstance(kernel, KernelOp):
@@ -213,6 +217,7 @@ class _Rules:
     """What decides where nothing was measured."""
 
     stores: StoreRules
+    operands: NearOperands
     versions: bool
     little: bool
     """Scratch memory."""
@@ -304,6 +309,8 @@ def _give(kernel: KernelOp, said: Mapping[str, Attribute], rules: _Rules, measur
     if rules.little and order.kind in SCRATCH.kinds and not isinstance(conv_kernel_of(kernel), Convolution):
         entries[SCRATCH.name] = StringAttr("little")
     kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries, **said})
+    if rules.operands.is_near(kernel):
+        kernel.schedule = DictionaryAttr({**kernel.schedule.data, RIGHT_OPERAND.name: StringAttr("near")})
     verdict = rules.stores.judge(kernel)
     if verdict.nontemporal:
         kernel.schedule = DictionaryAttr({**kernel.schedule.data, "stores": StringAttr("nontemporal")})

@@ -15,8 +15,12 @@ from functools import cache
 from fuse_opt.lowering.c.headers.product_dots import NARROW, loaded, narrow_types
 from fuse_opt.lowering.c.headers.tile_kinds import LINE
 
+FAR, NEAR = "r", "n"
+"""What a name ends in where no near cache, and where the last one is known to, hold the right operand."""
 _ELEMENT = "(f32|f64|bf16|f16)"
-_NAME = re.compile(rf"fo_streamed_{_ELEMENT}_{_ELEMENT}_(\d)(r?)")
+_NAME = re.compile(rf"fo_streamed_{_ELEMENT}_{_ELEMENT}_(\d)([{FAR}{NEAR}]?)")
+_NEAR_LINES = 4
+"""Lines of a stream of which one is asked for where the last cache has them (Zen 4: 66 to 80 GB/s, from memory 20 to 18)."""
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8), "bf16": ("unsigned short", 2), "f16": ("unsigned short", 2)}
 STREAMS = 8
 """Rows of the right operand at a time."""
@@ -84,12 +88,12 @@ static __attribute__((noinline, unused)) void {name}(long k, long n, const {a} *
 """
 
 
-def streamed_name(left: str, right: str, rows: int, is_far: bool) -> str:
+def streamed_name(left: str, right: str, rows: int, place: str) -> str:
     """
     The function for so many rows of elements of a type, and for a right operand of one; narrow floats are widened as they are
-    read. `is_far`: no near cache holds the right one.
+    read. `place`: where the right one is, FAR, NEAR, or empty for a near cache.
     """
-    return f"fo_streamed_{left}_{right}_{rows}{'r' * is_far}"
+    return f"fo_streamed_{left}_{right}_{rows}{place}"
 
 
 def most_columns(rows: int, itemsize: int) -> int:
@@ -119,8 +123,8 @@ def streamed_text(name: str) -> str | None:
         left=_widened(left, "a[i * a_step + (u + s) * a_beside]"),
         last_left=_widened(left, "a[i * a_step + u * a_beside]"),
         last_right=_widened(right, "q[j]"),
-        wide=_loops(rows, right, _WIDE_BYTES // size, _WIDE_SUMS[rows], bool(found[4])),
-        narrow=_loops(rows, right, _BYTES // size, _SUMS[rows], bool(found[4])),
+        wide=_loops(rows, right, _WIDE_BYTES // size, _WIDE_SUMS[rows], found[4]),
+        narrow=_loops(rows, right, _BYTES // size, _SUMS[rows], found[4]),
         elements=_step(
             rows, 1, "fo_c", [f"  const fo_c b0 = {_widened(right, 'q[{s} * b_step + j]')};"], "part[{i}][j]"
         ),
@@ -136,9 +140,12 @@ def _widened(element: str, place: str) -> str:
     return f"fo_{element}_to_f32({place})" if element in NARROW else place
 
 
-def _loops(rows: int, right: str, lanes: int, beside: int, asks: bool) -> str:
-    """Over columns, some vectors of so many elements at a time, then one by one; `asks` for what the next streams have there."""
-    text, line = "", LINE // _TYPES[right][1]
+def _loops(rows: int, right: str, lanes: int, beside: int, place: str) -> str:
+    """
+    Over columns, some vectors of so many elements at a time, then one by one; they ask for what the next streams have there, or
+    for some lines of it, by where the right operand is.
+    """
+    text, line = "", LINE // _TYPES[right][1] * (_NEAR_LINES if place == NEAR else 1)
     for vectors in sorted({beside, 1}, reverse=True):
         ahead = [
             f"__builtin_prefetch(q + ({STREAMS} + {{s}}) * b_step + j + {at}, 0, 2);"
@@ -149,7 +156,9 @@ def _loops(rows: int, right: str, lanes: int, beside: int, asks: bool) -> str:
         kept = [f'__asm__("" : "+v"(b{v}));' for v in range(vectors)]
         if rows > 1:  # gcc would load it again for each row, from two lines where vectors lie across them
             loads += ["#if defined(__AVX__) && !defined(__clang__)", *kept, "#endif"]
-        sums = _step(rows, vectors, "fo_v", [*loads, *ahead * asks], "*(fo_v *)(part[{i}] + j + {v} * " + f"{lanes})")
+        sums = _step(
+            rows, vectors, "fo_v", [*loads, *ahead * bool(place)], "*(fo_v *)(part[{i}] + j + {v} * " + f"{lanes})"
+        )
         text += f"      for (; j + {vectors * lanes} <= n; j += {vectors * lanes}) {{\n{sums}      }}\n"
     return text
 

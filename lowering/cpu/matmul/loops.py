@@ -26,7 +26,7 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
 from fuse_opt.dialects.analysis.contractions.products import product_of
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import TILE_BITS
+from fuse_opt.dialects.fused.knobs import RIGHT_OPERAND, TILE_BITS
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import estimate, may_exceed
@@ -64,6 +64,7 @@ def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[
     else:
         width, bits = panels and panels.width, TILE_BITS.number(kernel)
         tiling = choose_tiling(product.contraction, itemsize, arithmetic, width, computed, bits)
+        tiling = replace(tiling, is_near=RIGHT_OPERAND.word(kernel) == "near")
     passes = [product.epilogue, operand_reads(product.lhs), operand_reads(product.rhs)]
     return [_loops(CutProduct(product, arithmetic, tiling, KernelBuffers(kernel, passes, storages)))]
 

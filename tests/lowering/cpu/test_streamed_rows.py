@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 from guard_pages import guarded, needs_guard_pages
-from ir_testing import apply, parse
+from ir_testing import apply, assert_same_bits, kernels, parse
 from lowered_programs import needs_compiler
 from thread_counts import by_threads
+from xdsl.dialects.builtin import DictionaryAttr
 
 import fuse_opt
 from fuse_opt.lowering.c.headers.row_sums import DEPTH, STREAMS, most_columns
 from fuse_opt.lowering.cpu.matmul.tilings.streamed_rows import FEWEST_STREAMED, MOST_NEAR_STREAMED, MOST_STREAMED
 from fuse_opt.lowering.cpu.matmul.tilings.tiling import NEAR_BYTES
 from fuse_opt.lowering.emit.c import build_program
+from fuse_opt.runtime.cpu.program import CpuProgram
 
 Array = np.ndarray[Any, Any]
 FAR = (520, 1021)
@@ -94,6 +96,22 @@ def test_few_rows_of_wide_matrices_are_streamed() -> None:
 def test_values_of_few_rows(rows: int, follows: bool) -> None:
     check(rows, *FAR, follows=follows)
     check(rows, 277, 1030, follows=follows, element="f64")
+
+
+@needs_compiler
+def test_bits_do_not_hang_on_where_the_right_operand_is() -> None:
+    text, arguments = text_of(2, *FAR), arguments_of(2, *FAR)
+    module = apply(parse(text), ["wrap-kernels", "schedule-kernels"])
+    (kernel,) = kernels(module)
+    assert kernel.schedule is not None and str(kernel.schedule.data["right_operand"]) == '"near"'
+    near = build_program(module)
+    others = {name: entry for name, entry in kernel.schedule.data.items() if name != "right_operand"}
+    kernel.schedule = DictionaryAttr(others)
+    far = build_program(module)
+    assert "void fo_streamed_f32_f32_2n(" in near.source and "void fo_streamed_f32_f32_2r(" in far.source
+    assert near.source.count("__builtin_prefetch") < far.source.count("__builtin_prefetch")
+    results = [[np.asarray(CpuProgram(program)(*arguments))] for program in (near, far)]
+    assert_same_bits(results[0], results[1])
 
 
 @needs_compiler

@@ -90,6 +90,8 @@ class Tiling:
     """Whether all columns of a task meet some rows of the right operand at a time, in one call for the contracted dimension."""
     is_far: bool = False
     """Whether second caches do not hold the right operand that is read so, or by vectors along the contracted dimension."""
+    is_near: bool = False
+    """Whether the last cache holds one that is read so."""
 
     def spans_tasks(self, batch: int) -> bool:
         """

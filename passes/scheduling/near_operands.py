@@ -1,0 +1,48 @@
+"""Which products of few rows find their right operand in the last cache: those of functions that leave all they read there."""
+
+from __future__ import annotations
+
+from xdsl.dialects.func import FuncOp
+
+from fuse_opt.dialects.analysis.contractions.products import product_of
+from fuse_opt.dialects.analysis.storage import byte_size
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.extents import is_decided
+from fuse_opt.passes.devices.device import Device
+
+MOST_ROWS = 8
+"""Of a product that waits for its right operand."""
+SECOND_CACHE = 1 << 20
+"""Bytes of a right operand that are nearer than the last cache."""
+PART = 2
+"""Of the last cache, the part that holds what a function reads and gives from one call to the next."""
+
+
+class NearOperands:
+    """What is known of a function: whether all of its values together fit into a part of the last cache."""
+
+    def __init__(self, function: FuncOp, device: Device) -> None:
+        self.function = function
+        self.most = device.last_level_cache_bytes // PART
+        self._fits: bool | None = None
+
+    def is_near(self, kernel: KernelOp) -> bool:
+        """Whether it is a product of few rows whose right operand is in the last cache, and in no nearer one."""
+        if not self.most or kernel.schedule_kind() != "matmul":
+            return False
+        product = product_of(kernel)
+        of, size = product.contraction, dtype(product.op.operands[1]).itemsize
+        if not is_decided(lambda: of.rows <= MOST_ROWS and of.depth * of.columns * size > SECOND_CACHE):
+            return False
+        if self._fits is None:
+            self._fits = self._bytes() <= self.most
+        return self._fits
+
+    def _bytes(self) -> int:
+        """Of all values that kernels read and give; more than there is room for where some are not known."""
+        block = self.function.body.block
+        values = [*block.args, *(result for op in block.ops for result in op.results)]
+        sizes = [byte_size(value) for value in values]
+        known = [size for size in sizes if isinstance(size, int)]
+        return sum(known) if len(known) == len(sizes) else self.most + 1
