@@ -19,8 +19,8 @@ FAR, NEAR = "r", "n"
 """What a name ends in where no near cache, and where the last one is known to, hold the right operand."""
 _ELEMENT = "(f32|f64|bf16|f16)"
 _NAME = re.compile(rf"fo_streamed_{_ELEMENT}_{_ELEMENT}_(\d)([{FAR}{NEAR}]?)")
-_NEAR_LINES = 4
-"""Lines of a stream of which one is asked for where the last cache has them (Zen 4: 66 to 80 GB/s, from memory 20 to 18)."""
+_NEAR_LINES = 8
+"""Lines of a stream of which one is asked for where the last cache has them (Zen 4: 66 to 79 GB/s, from memory 20 to 18)."""
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8), "bf16": ("unsigned short", 2), "f16": ("unsigned short", 2)}
 STREAMS = 8
 """Rows of the right operand at a time."""
