@@ -34,9 +34,9 @@ MOST_WORK = 64
 FEWEST = 128
 """Elements of a row whose loops are worth joining."""
 
-FEWEST_APART = 96
-"""Elements of a shorter row from which on rows outside of caches do not overlap: RMS norms of 89 to 127 took .84 to .89 of the
-time, of 71 1.02, of 39 1.12; layer norms of 105 to 127 .90, of 291 to 1024 .68 to 1.0 (Zen 4)."""
+FEWEST_APART, FEWEST_LONG = 96, 256
+"""Elements of shorter and of longer rows from which on rows outside of caches do not overlap: RMS norms of 89 to 127 took .84 to
+.87 of the time, of 71 1.02, of 39 1.12; layer norms of 105 and 127 .84 and .94, of 193 1.11, of 291 to 771 .76 to .93 (Zen 4)."""
 
 
 class PipelinedRows(StageLoops):
@@ -66,7 +66,7 @@ class PipelinedRows(StageLoops):
         length = first.dims[0].extent
         if isinstance(length, Size) or any(stage.stores or stage.left for stage in others):
             return False
-        return bool(others) if length >= FEWEST else length >= FEWEST_APART
+        return length >= FEWEST_APART if length < FEWEST else bool(others) and length >= FEWEST_LONG
 
     def build_pipelined(self, task: Dim, bounds: Range, stages: Sequence[Stage], once: Sequence[Store]) -> None:
         """The loop over rows within the bounds; what is stored `once` for a row comes last."""
