@@ -10,7 +10,7 @@ from math import prod
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.scalar import cost
 from fuse_opt.dialects.types.extents import estimate, is_number, least, most
-from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr
+from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, Remainder
 
 WORK_PER_TASK = 12288 * 4
 """Simple operations that make it worth to hand a part of a loop to another thread; a light element has four."""
@@ -85,6 +85,15 @@ def _element_order(loop_body: LoopBody) -> LoopOrder:
         if _merged_extent(addresses, dims[: dims.index(along) + 1]) >= SMALLEST_TILE:
             return LoopOrder("tile", reason="it reads neighbours of another dimension than it stores")
     return LoopOrder("pointwise")
+
+
+def side_by_side(loop_body: LoopBody) -> int:
+    """Of a pass without reductions: how many neighbours its innermost loop has, for which all addresses are sums."""
+    dims = _dims(loop_body.rows)
+    addresses = [*(node.address for node in loop_body.loads()), *(store.address for store in loop_body.stores)]
+    parts = [atom.divisor for each in addresses for atom, _ in each.terms if isinstance(atom, Remainder)]
+    plain = [each for each in addresses if each.coefficients() is not None]
+    return min([_merged_extent(plain, dims), *map(estimate, parts)]) if dims else 1
 
 
 def _merged_extent(addresses: Sequence[IndexExpr], dims: Sequence[Dim]) -> int:

@@ -238,6 +238,33 @@ func.func @main(%x: {rows}) -> {rows} {{
     assert schedule_remarks(text) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [(512, ("nontemporal", True)), (517, ("broken-lines", False)), (1021, ("nontemporal", True))],
+)
+@pytest.mark.parametrize("repeated", [False, True])
+def test_so_do_rows_that_loops_go_along(length: int, expected: tuple[str, bool], repeated: bool) -> None:
+    """Beside a row that is read anew for each; where elements are one row after another, all of them are a row."""
+    count = (1 << 25) // length
+    x = f"tensor<{count}x{length}xf32>"
+    flat, row = f"tensor<{count * length}xf32>", f"tensor<{length}xf32>"
+    repeats = f"""
+    %0 = graph.tile %b {{repeats = array<i64: {count}>}} : ({row}) -> {flat}
+    %1 = graph.add %a, %0 : ({flat}, {flat}) -> {flat}"""
+    broadcast = f"\n    %1 = graph.add %a, %b : ({x}, {row}) -> {x}"
+    kind = flat if repeated else x
+    text = f"""
+func.func @main(%x: {kind}, %y: {row}) -> {kind} {{
+  %r = fused.kernel(%a = %x : {kind}, %b = %y : {row}) -> ({kind}) {{{repeats if repeated else broadcast}
+    fused.yield %1 : {kind}
+  }}
+  func.return %r : {kind}
+}}"""
+    assert schedule_remarks(text) == [expected]
+    alone = f"func.func @main(%x: {x}) -> {x} {{ %r = graph.relu %x : ({x}) -> {x} func.return %r : {x} }}"
+    assert schedule_remarks(alone) == [("nontemporal", True)]
+
+
 def test_results_that_may_lie_in_place_or_are_read_again_soon_stay_in_caches() -> None:
     kind = "tensor<16777216xf32>"
     chain = f"""
