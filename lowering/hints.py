@@ -32,7 +32,7 @@ PADDED = "fused.padded"
 
 
 FILLED = "fused.filled"
-"""Attribute of such memory: all of it, whole vectors, was written before it is loaded from."""
+"""Attribute of such memory: loops over it alone, which go to the end of a whole vector, write it before others load from it."""
 
 
 VECTOR_BITS = "fused.vector"

@@ -51,7 +51,8 @@ class BlockedSums(OuterVectors):
         self.totals = {}
         if stage.dims and may_exceed(self._length(stage), LONG) and self.geometry.width >= NARROWEST:
             sums = [node for node in stage.reductions if is_float_sum(node)]
-            self.totals = {node: RowBuffer(self._buffer(node, 1, "total"), self.geometry.local) for node in sums}
+            memory = {node: self._buffer(node, 1, "total", filled=True) for node in sums}
+            self.totals = {node: RowBuffer(buffer, self.geometry.local) for node, buffer in memory.items()}
         if self.totals:
             scope = self._open_lanes(self.task)
             for node, row in self.totals.items():

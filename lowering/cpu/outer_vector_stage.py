@@ -111,19 +111,15 @@ class OuterVectorStages(Phase):
             scope.indices[Dim("lane", geometry.width)] = scope.add(arith.SubiOp(lane, self.first))
         return scope
 
-    def _close_lanes(self, scope: Scope, whole: bool = False) -> None:
-        """`whole`: over all lanes that a block can have, where nobody knows how many it has."""
+    def _close_lanes(self, scope: Scope) -> None:
         assert scope.parent is not None
         scope.block.add_op(scf.ReduceOp())
-        last = self.last
-        if whole and not is_number(self.geometry.lane.extent):
-            last = scope.parent.add(arith.AddiOp(self.first, self.root.index_constant(self.geometry.width)))
-        scope.parent.block.add_op(self.parallel(scope.block, self.first, last))
+        scope.parent.block.add_op(self.parallel(scope.block, self.first, self.last))
 
     def _buffer(self, node: ScalarNode, count: int, name: str, filled: bool = False) -> SSAValue:
         """
-        Memory of the function for so many scalars of each lane of a block; whole vectors of single ones. `filled`: all lanes that
-        a block can have are written before others read them.
+        Memory of the function for so many scalars of each lane of a block; whole vectors of single ones. `filled`: a loop over
+        lanes that reads nothing else writes them before others read them.
         """
         kind = value_type(dtype(node.value))
         size = padded(self.geometry.width) if count == 1 else count * self.geometry.width
@@ -149,7 +145,7 @@ class OuterVectorStages(Phase):
             row = self.known[node] = RowBuffer(self._buffer(node, 1, "lanes", filled=True), self.geometry.local)
             self._put(self.initial(node), row, scope)
         if stage.reductions:
-            self._close_lanes(scope, whole=True)
+            self._close_lanes(scope)
         if not stage.dims:
             self._build_lanes(stage, self.task, [{}])
         else:

@@ -12,9 +12,24 @@ from xdsl.utils.hints import isa
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.extents import exact_quotient
 from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.lowering.hints import FILLED
 from fuse_opt.lowering.loops.strip_mining import constant, is_within
 from fuse_opt.lowering.loops.tails.guarded_tails import is_padded
 from fuse_opt.lowering.loops.vector_widths import FEWEST_MASKED, NARROWEST, WIDTH
+
+_HARMLESS = (
+    arith.AddiOp,
+    arith.SubiOp,
+    arith.MuliOp,
+    arith.AddfOp,
+    arith.MulfOp,
+    arith.CmpiOp,
+    arith.CmpfOp,
+    arith.MaximumfOp,
+    arith.MinimumfOp,
+    arith.SelectOp,
+)
+"""What accumulators are joined by, and indices made of."""
 
 
 def left_over(loop: scf.ParallelOp) -> int | None:
@@ -110,6 +125,25 @@ def is_plain(loop: scf.ParallelOp) -> bool:
         and all(bytes_of(each) >= NARROWEST for each in memory)
         and any(not isinstance(each.owner, memref.AllocaOp) for each in memory)
     )
+
+
+def may_go_on(loop: scf.ParallelOp) -> bool:
+    """Whether it may go to the end of a whole vector: it reads and writes memory of the function's own that has room and was
+    filled so, and what it computes does no harm."""
+    if loop.initVals or len(loop.lowerBound) != 1 or constant(loop.step[0]) != 1 or not goes_along_memory(loop):
+        return False
+    if all(constant(bound) is not None for bound in (loop.lowerBound[0], loop.upperBound[0])):
+        return False
+    ops = list(loop.body.block.ops)[:-1]
+    touched = [op for op in ops if isinstance(op, (memref.LoadOp, memref.StoreOp))]
+    others = [op for op in ops if op not in touched]
+    return all(is_within(op.indices[0], loop.body.block) and _is_filled(op.memref) for op in touched) and all(
+        isinstance(op, _HARMLESS) for op in others
+    )
+
+
+def _is_filled(memory: SSAValue) -> bool:
+    return isinstance(memory.owner, memref.AllocaOp) and FILLED in memory.owner.attributes
 
 
 def filled_memory(body: Block, filling: Collection[scf.ParallelOp]) -> set[SSAValue]:

@@ -46,6 +46,7 @@ from fuse_opt.lowering.loops.tails.loops_with_tails import (
     is_plain,
     is_repeatable,
     left_over,
+    may_go_on,
     may_run_twice,
     sized_bounds,
     stores_outside,
@@ -109,6 +110,8 @@ def _way_of(
         return _Way(lambda blocks: _mask_sized(op, *bounds, blocks, may_repeat), fills=goes_along_memory(op))
     if sizes and is_of_computed_bounds(op) and is_plain(op):
         return _Way(lambda blocks: _mask_between(op, blocks), fills=lanes == WIDTH)
+    if sizes and may_go_on(op):
+        return _Way(lambda blocks: _go_on(op, blocks))
     return None
 
 
@@ -179,6 +182,20 @@ def _mask_between(loop: scf.ParallelOp, blocks: Masks) -> None:
     guard = Guard(block, place.result, _NOWHERE, blocks.zero, blocks.filled)
     guard.put(lambda again: _is_set(block, masks[again], blocks))
     store_by_parts(tail, rest, blocks, blocks.helpers)
+
+
+def _go_on(loop: scf.ParallelOp, blocks: Masks) -> None:
+    """Lets a loop go to the end of a whole vector."""
+    before, (lower, upper) = InsertPoint.before(loop), (loop.lowerBound[0], loop.upperBound[0])
+    count = count_of(lower, upper)
+    vectors = blocks.vectors(blocks.count(lower, upper, loop) if count is None else count)
+    end = vectors if constant(lower) == 0 else arith.AddiOp(lower, vectors)
+    if isinstance(end, arith.AddiOp):
+        Rewriter.insert_op(end, before)
+        end = end.result
+    end.name_hint = "end"
+    Rewriter.insert_op(_by_vectors(loop, (lower, end), WIDTH, blocks), before)
+    Rewriter.erase_op(loop)
 
 
 def _by_vectors(loop: scf.ParallelOp, bounds: Range, lanes: int, blocks: Masks) -> scf.ForOp | scf.ParallelOp:

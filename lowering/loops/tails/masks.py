@@ -42,6 +42,7 @@ class Masks(BlockLoops):
         self._tests: dict[SSAValue, SSAValue] = {}
         self._zeros: dict[Attribute, SSAValue] = {}
         self._counts: dict[tuple[SSAValue, SSAValue], SSAValue] = {}
+        self._vectors: dict[SSAValue, SSAValue] = {}
         self._left: dict[SSAValue, tuple[SSAValue, SSAValue, SSAValue, Sequence[SSAValue]]] = {}
 
     def zero(self, kind: AnyFloat) -> SSAValue:
@@ -113,6 +114,16 @@ class Masks(BlockLoops):
             Rewriter.insert_op(count, InsertPoint.before(around))
             self._counts[lower, upper] = count.result
         return self._counts[lower, upper]
+
+    def vectors(self, count: SSAValue) -> SSAValue:
+        """Lanes of the vectors that hold so many, behind what gives the count."""
+        if count not in self._vectors:
+            assert isinstance(count.owner, Operation)
+            above = arith.AddiOp(count, self.number(WIDTH - 1))
+            vectors = arith.AndIOp(above, self.number(-WIDTH))
+            Rewriter.insert_op([above, vectors], InsertPoint.after(count.owner))
+            self._vectors[count] = vectors.result
+        return self._vectors[count]
 
     def left(self, count: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue, Sequence[SSAValue]]:
         """Of a number of elements that an op computes, behind it: those in whole vectors, the rest, if there is one, masks."""
