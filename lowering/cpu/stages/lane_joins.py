@@ -40,21 +40,26 @@ class LaneJoins(LaneChoice):
         are_vectors = lanes == WIDTH and all(kind.itemsize == NARROWEST for kind in kinds)
         in_registers = are_vectors and isinstance(last.extent, Size) and last not in bounds
         many = 2 if in_registers and len(stage.dims) == 1 else 1
-        return [[self._accumulator(outer, node, lanes, in_registers) for node in stage.reductions] for _ in range(many)]
+        made = [[self._accumulator(node, lanes, in_registers) for node in stage.reductions] for _ in range(many)]
+        self._start(stage, made[:1], outer, lanes)
+        return made
 
-    def _accumulator(self, outer: Scope, node: ScalarNode, lanes: int, in_registers: bool) -> SSAValue:
-        """Memory for the accumulators of a reduction, which start from what is neutral to it."""
-        initial = self.initial(node)
-        alloca = memref.AllocaOp.get(initial.type, 64, [lanes])
+    def _accumulator(self, node: ScalarNode, lanes: int, in_registers: bool) -> SSAValue:
+        """Memory for the accumulators of a reduction."""
+        alloca = memref.AllocaOp.get(self.initial(node).type, 64, [lanes])
         if in_registers:
             alloca.attributes[REGISTER] = UnitAttr()
         memory = self.root.add(alloca)
         memory.name_hint = f"{node.value.name_hint or 'value'}_lanes"
-        block = Block(arg_types=[INDEX])
-        block.args[0].name_hint = "lane"
-        block.add_op(memref.StoreOp.get(initial, memory, [block.args[0]]))
-        self._end_lanes(block, outer, lanes)
         return memory
+
+    def _start(self, stage: Stage, memories: Accumulators, scope: Scope, lanes: int) -> None:
+        """Accumulators start from what is neutral to their reductions."""
+        for node, memory in (pair for each in memories for pair in zip(stage.reductions, each, strict=True)):
+            block = Block(arg_types=[INDEX])
+            block.args[0].name_hint = "lane"
+            block.add_op(memref.StoreOp.get(self.initial(node), memory, [block.args[0]]))
+            self._end_lanes(block, scope, lanes)
 
     def _join_with_room(
         self,

@@ -23,6 +23,9 @@ from fuse_opt.lowering.loops.vector_widths import WIDTH
 PAIRED_WORK = 8
 """Simple operations of an iteration that stands twice in a loop, once for each of two vectors of accumulators."""
 
+PAIRED_LENGTH = 64
+"""Elements before the last vector of a row from which on such a loop pays: it is asked for, and its vectors are joined."""
+
 
 @dataclass(frozen=True, slots=True)
 class Beside:
@@ -120,24 +123,25 @@ class StageLoops(LaneJoins):
         else:
             whole = self._whole_vectors(last.extent, lanes)
             rest, middle = constant(last.extent - whole), constant(whole)
-        if is_paired := len(memories) > 1 and beside is None and self.stage_work(stage) <= PAIRED_WORK:
+        if len(memories) > 1 and beside is None and self.stage_work(stage) <= PAIRED_WORK:
             lower = self._join_pairs(stage, outer, first, memories, lanes, (lower, middle))
+            memories = memories[:1]
+        self._start(stage, memories[1:], outer, lanes)
         block = Block(arg_types=[INDEX])
         self.name(block.args, last, stage)
         scope = Scope(outer, block, {first: block.args[0]})
         self.ask_ahead(stage, scope, first, lanes)
         if beside is not None:  # first, as what it reads in row buffers may be overwritten
             self.join_beside(beside, block, first, lanes)
-        turns: Accumulators = () if is_paired else memories[1:]
-        self._join_lanes(stage, scope, first, memories[0], constant(lanes), turns=turns)
+        self._join_lanes(stage, scope, first, memories[0], constant(lanes), turns=memories[1:])
         block.add_op(scf.YieldOp())
         loop = self.loop(block, lower, middle, step=lanes)
         loop.attributes[ROLLED] = UnitAttr()
         if last in bounds or may_exceed(last.extent, lanes - 1):
             outer.block.add_op(loop)
-        for others in memories[1:]:  # before what is left over is joined: a short row does not wait for it then
-            for node, memory, other in zip(stage.reductions, memories[0], others, strict=True):
-                self._join_halves(outer, node, memory, lanes, (other, 0))
+        self._join_all(
+            stage, outer, memories, lanes
+        )  # before what is left over is: a short row does not wait for it then
         has_rest = may_exceed(last.extent % lanes, 0)
         if beside is not None:
             self.rest_beside(beside, (middle, upper), lanes)
@@ -170,13 +174,15 @@ class StageLoops(LaneJoins):
     ) -> SSAValue:
         """
         A loop of which an iteration joins so many neighbours for each of the accumulators: moves of these and counting took
-        longer than a few operations. Gives where what is left over begins, for the first of them.
+        longer than a few operations. Gives where what is left over begins, for the first of them. Of short rows it is all.
         """
         (lower, middle), step, constant = bounds, lanes * len(memories), self.root.index_constant
-        pairs = outer.add(arith.AndIOp(middle, constant(-step)))
+        long = Scope(outer, Block())
+        self._start(stage, memories[1:], long, lanes)
+        pairs = long.add(arith.AndIOp(middle, constant(-step)))
         block = Block(arg_types=[INDEX])
         self.name(block.args, stage.dims[-1], stage)
-        scope = Scope(outer, block, {first: block.args[0]})
+        scope = Scope(long, block, {first: block.args[0]})
         self.ask_ahead(stage, scope, first, step)
         for number, memory in enumerate(memories):
             begin = scope.add(arith.AddiOp(block.args[0], constant(number * lanes))) if number else block.args[0]
@@ -184,8 +190,19 @@ class StageLoops(LaneJoins):
         block.add_op(scf.YieldOp())
         loop = self.loop(block, lower, pairs, step=step)
         loop.attributes[ROLLED] = UnitAttr()
-        outer.block.add_op(loop)
-        return pairs
+        long.block.add_op(loop)
+        self._join_all(stage, long, memories, lanes)
+        long.block.add_op(scf.YieldOp(pairs))
+        is_long = outer.add(arith.CmpiOp(middle, constant(PAIRED_LENGTH), "sge"))
+        choice = scf.IfOp(is_long, [INDEX], Region(long.block), Region(Block([scf.YieldOp(lower)])))
+        outer.block.add_op(choice)
+        return choice.results[0]
+
+    def _join_all(self, stage: Stage, outer: Scope, memories: Accumulators, lanes: int) -> None:
+        """The first vectors of accumulators become what all of them come to."""
+        for others in memories[1:]:
+            for node, memory, other in zip(stage.reductions, memories[0], others, strict=True):
+                self._join_halves(outer, node, memory, lanes, (other, 0))
 
     def join_beside(self, beside: Beside, block: Block, first: Dim, lanes: int) -> None:
         """So many neighbours of a stage in the block of another one's loop, which counts the first of them."""

@@ -1,4 +1,4 @@
-"""Sums and extrema along rows whose length is a size: two vectors of accumulators in registers, each for every second one."""
+"""Sums and extrema along rows whose length is a size: of long rows two vectors of accumulators in registers take turns."""
 
 from __future__ import annotations
 
@@ -37,9 +37,12 @@ def test_rows_of_all_lengths_are_reduced_whole() -> None:
 def _joined(row: np.ndarray[Any, Any], vectors: int = 16) -> np.float32:
     """What the row comes to where sums are joined in that order; something is left over of each row."""
     whole, sums = (len(row) - 1) // vectors * vectors, np.zeros((2, vectors), np.float32)
-    for number, begin in enumerate(range(0, whole, vectors)):
+    paired = whole // (2 * vectors) * 2 * vectors if whole >= 64 else 0
+    for number, begin in enumerate(range(0, paired, vectors)):
         sums[number % 2] += row[begin : begin + vectors]
     one = sums[0] + sums[1]
+    for begin in range(paired, whole, vectors):
+        one += row[begin : begin + vectors]
     one[: len(row) - whole] += row[whole:]
     while len(one) > 1:
         one = one[: len(one) // 2] + one[len(one) // 2 :]
