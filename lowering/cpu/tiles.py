@@ -8,6 +8,7 @@ target at once; what is computed with is put down in a block in the first cache.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.builtin import MemRefType
@@ -19,11 +20,11 @@ from fuse_opt.dialects.analysis.loop_order import fastest_dim
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import BLOCK
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.extents import is_number
+from fuse_opt.dialects.types.extents import estimate, is_number, smallest
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.c.headers.functions import helper_names
-from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel_block
+from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel_block, sized_work
 from fuse_opt.lowering.cpu.register_transpose import GROUP, RegisterTranspose, Tile
 from fuse_opt.lowering.cpu.stages.loop_parts import Range
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
@@ -67,7 +68,8 @@ def build_tile_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence[H
     root.block.add_op(func.ReturnOp())
     parameters = tuple(memory.parameters)
     known = tuple(root.sizes), tuple(root.limits.items())
-    return [KernelLoops(root.block, parameters, memory.shared, tiles.tasks, tiles.grain, root.helpers, *known)]
+    made = KernelLoops(root.block, parameters, memory.shared, tiles.tasks, tiles.grain, root.helpers, *known)
+    return [replace(made, work=sized_work(tiles.work, memory.chunk))]
 
 
 class _Tiles(RegisterTranspose):
@@ -83,11 +85,11 @@ class _Tiles(RegisterTranspose):
         super().__init__(nodes, memory, arguments, root, transposed)
         self.begin, self.end = bounds
         self.tasks: Extent = 1
-        self.work = 1
+        self.work: Extent = 1
 
     @property
     def grain(self) -> int:
-        return -(-self.memory.chunk // max(self.work, 1))
+        return -(-self.memory.chunk // max(estimate(self.work), 1))
 
     def _sides(self, given: int | None) -> tuple[int, int]:
         """Elements of a block along the dimension to turn and along the innermost one."""
@@ -155,7 +157,9 @@ class _Tiles(RegisterTranspose):
         self.root.block.add_op(self.loop(task.block, self.begin, self.end))
         self.tasks = outer.extent * blocks[0] * blocks[1]
         cost = sum(body_cost(p.op) if p.op else 1 for p in nodes.loop_body.nodes) + len(stage.stores)
-        self.work = lengths[0] * lengths[1] * (cost + 2 * len(self.transposed.nodes))
+        pairs = zip((along.extent, inner.extent), lengths, strict=True)
+        sides = [smallest(whole, length) if isinstance(whole, Size) else length for whole, length in pairs]
+        self.work = sides[0] * sides[1] * (cost + 2 * len(self.transposed.nodes))
 
     @property
     def _line_elements(self) -> int:
