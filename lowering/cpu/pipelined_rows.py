@@ -8,7 +8,7 @@ Of these two loops one waits for what it stores and the other one for what it lo
 software pipelining (Lam 1988) of two stages. What the first loop comes to is carried from row to row.
 
 Short rows are no loops but some vectors each, and wait for what these are joined to. Of them the first stage of the next row
-comes before all others of a row: processors look a row ahead, but not two.
+comes before all others of a row: processors look a row ahead, but not two. Where only a call knows the length, it chooses.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import Store
+from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.cpu.stages.loop_parts import Range
@@ -33,6 +34,8 @@ MOST_WORK = 64
 
 FEWEST = 128
 """Elements of a row whose loops are worth joining."""
+FEWEST_OF_SIZE = 512
+"""The same of rows whose length only a call knows: each of two loops side by side has few accumulators then."""
 
 FEWEST_APART, FEWEST_LONG = 96, 256
 """Elements of shorter and of longer rows from which on rows outside of caches do not overlap: RMS norms of 89 to 127 took .84 to
@@ -78,15 +81,14 @@ class PipelinedRows(StageLoops):
         for node, value in zip(first.reductions, block.args[1:], strict=True):
             value.name_hint = node.value.name_hint
             self.emitter.define(node, value, scope)
-        is_short = _is_short(first.dims[0].extent)
-        results = self._first_of_next(task, bounds, scope, first) if is_short else ()
+        are_long = self._are_long(first.dims[0].extent)
+        early = () if are_long is True else self._first_of_next(task, bounds, scope, first, are_long)
         for stage in others:
             self.build_stage(stage, scope)
         self.emitter.emit(early_stores(self.nodes, once, last), scope)
-        if is_short:
+        if are_long is False:
             self.build_stage(last, scope)
-        else:
-            results = self._last_of_row(task, bounds, scope, first, last)
+        results = early if are_long is False else self._last_of_row(task, bounds, scope, (first, last), early, are_long)
         self.emitter.emit([store.node for store in once], scope)
         self.store(once, scope)
         block.add_op(scf.YieldOp(*results))
@@ -98,43 +100,70 @@ class PipelinedRows(StageLoops):
         results = self.reduce_stage(first, Scope(self.root, block, {task: bounds[0]}))
         return self._choose(self.root, bounds, block, results, Block(), first)
 
-    def _first_of_next(self, task: Dim, bounds: Range, scope: Scope, first: Stage) -> Sequence[SSAValue]:
-        """What the first stage of the next row comes to, where there is one."""
-        following, block = self._next(task, scope), Block()
+    def _are_long(self, length: Extent) -> SSAValue | bool:
+        """Whether rows are long ones; a value where only a call knows it."""
+        if not isinstance(length, Size):
+            return length >= FEWEST
+        if not may_exceed(length, FEWEST_OF_SIZE - 1) or not may_exceed(FEWEST_OF_SIZE, length):
+            return may_exceed(length, FEWEST_OF_SIZE - 1)
+        return self.root.add(
+            arith.CmpiOp(self.root.index_constant(length), self.root.index_constant(FEWEST_OF_SIZE), "sge")
+        )
+
+    def _first_of_next(
+        self, task: Dim, bounds: Range, scope: Scope, first: Stage, are_long: SSAValue | bool
+    ) -> Sequence[SSAValue]:
+        """What the first stage of the next row comes to, where there is one and rows are short."""
+        following, block, (begin, end) = self._next(task, scope), Block(), bounds
+        if isinstance(are_long, SSAValue):
+            end = self.root.add(arith.SelectOp(are_long, begin, end))
         results = self.reduce_stage(first, Scope(self.root, block, {task: following}))
-        return self._choose(scope, (following, bounds[1]), block, results, Block(), first)
+        return self._choose(scope, (following, end), block, results, Block(), first)
 
     def _next(self, task: Dim, scope: Scope) -> SSAValue:
         following = scope.add(arith.AddiOp(scope.dim_value(task), self.root.index_constant(1)))
         following.name_hint = "next"
         return following
 
-    def _last_of_row(self, task: Dim, bounds: Range, scope: Scope, first: Stage, last: Stage) -> Sequence[SSAValue]:
-        """The last stage of a row; what the first one of the next row comes to, where there is one."""
+    def _last_of_row(
+        self,
+        task: Dim,
+        bounds: Range,
+        scope: Scope,
+        stages: tuple[Stage, Stage],
+        early: Sequence[SSAValue],
+        are_long: SSAValue | bool,
+    ) -> Sequence[SSAValue]:
+        """
+        The last of the stages of a row; what the first one of the next row comes to, where there is one, or where rows are short
+        came to `early`.
+        """
+        (first, last), (begin, end) = stages, bounds
         following, shared, alone = self._next(task, scope), Block(), Block()
+        if isinstance(are_long, SSAValue):
+            end = self.root.add(arith.SelectOp(are_long, end, begin))
         beside = Beside(last, Scope(scope, shared))
         # The next row's scope is none within this row's: no value of this row may be taken for one of the next.
         results = self.reduce_stage(first, Scope(self.root, shared, {task: following}), beside=beside)
         self.build_stage(last, Scope(scope, alone))
-        return self._choose(scope, (following, bounds[1]), shared, results, alone, first)
+        return self._choose(scope, (following, end), shared, results, alone, first, early)
 
     def _choose(
-        self, scope: Scope, bounds: Range, block: Block, results: Sequence[SSAValue], other: Block, first: Stage
+        self,
+        scope: Scope,
+        bounds: Range,
+        block: Block,
+        results: Sequence[SSAValue],
+        other: Block,
+        first: Stage,
+        early: Sequence[SSAValue] = (),
     ) -> Sequence[SSAValue]:
-        """The results of a block where the bounds are not empty; those of nothing, after the other block, where they are."""
+        """The results of a block where the bounds are not empty; early ones, or those of nothing, after the other block, else."""
         block.add_op(scf.YieldOp(*results))
-        other.add_op(scf.YieldOp(*(self.initial(node) for node in first.reductions)))
+        other.add_op(scf.YieldOp(*(early or [self.initial(node) for node in first.reductions])))
         condition = scope.add(arith.CmpiOp(*bounds, "slt"))
         choice = scf.IfOp(condition, [value.type for value in results], Region(block), Region(other))
         scope.block.add_op(choice)
         for node, value in zip(first.reductions, choice.results, strict=True):
             value.name_hint = node.value.name_hint
         return choice.results
-
-
-def _is_short(length: Extent) -> bool:
-    """
-    Whether rows are taken for short ones. Of unknown length they are: of two loops side by side each has few accumulators then,
-    and a row begins as soon with the loops apart.
-    """
-    return isinstance(length, Size) or length < FEWEST
