@@ -97,6 +97,19 @@ FO_FN float fo_rem_f32(float a, float b) {
   return b == b ? r : b;
 }
 
+/* fo_rooted_quotient_f32: x / c for a constant c whose reciprocal is nearly high + low, but for quotients below 2**-103: of it a root
+   is taken and added to what is so large that no bit of the sum depends on these. By the unit that divides where no product and
+   sum are rounded at once. */
+FO_FN float fo_rooted_quotient_f32(float x, float c, float high, float low) {
+#if defined(__FMA__) || defined(__aarch64__)
+  (void)c;
+  return __builtin_fmaf(x, high, x * low);
+#else
+  (void)high, (void)low;
+  return x / c;
+#endif
+}
+
 /* fo_divided_f32: x / c for a constant c whose reciprocal in f64 is r, and with which both ways give the same bits: by the unit that
    divides, or beside it where vectors are wide enough for conversions to be worth it: not those of Zen 4, which are halves one after
    the other (for gcc 12 it is a Zen 3). */

@@ -8,7 +8,7 @@ from ir_testing import parse
 from lowered_programs import needs_compiler
 
 from fuse_opt.lowering.emit import build_program, emit_c
-from fuse_opt.lowering.loops.constant_division import is_exact_divisor
+from fuse_opt.lowering.loops.constant_division import is_exact_divisor, split_reciprocal
 from fuse_opt.runtime.cpu.program import CpuProgram
 
 DIVISORS = [0.6513215599, 0.009955119790251765, 0.3, -1.7, 1.3e-38, 3e38, 4097.0, 1 / 3, 12345.678, 1e20]
@@ -66,3 +66,61 @@ def test_one_of_three_is_by_f64(roots: int, wide: int, asked: int) -> None:
     got, _ = CpuProgram(build_program(module))(x, y)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(got, x / np.float32(0.65132156))
+
+
+def rooted(c: float, summand: float, more: str = "") -> str:
+    """A root of a quotient and a constant; `more` is what else becomes of the quotient."""
+    shape = "tensor<300000xf32>"
+    return f"""func.func @main(%x: {shape}) -> ({shape}, {shape}) {{
+  %r, %s = fused.kernel(%a = %x : {shape}) -> ({shape}, {shape}) {{
+    %c = graph.constant dense<{c:.17e}> : tensor<f32>
+    %e = graph.constant dense<{summand:.17e}> : tensor<f32>
+    %d = graph.divide %a, %c : ({shape}, tensor<f32>) -> {shape}
+    %q = graph.sqrt %d : ({shape}) -> {shape}
+    %t = graph.add %q, %e : ({shape}, tensor<f32>) -> {shape}
+    %u = graph.divide %a, %t : ({shape}, {shape}) -> {shape}
+    fused.yield %t, %{more or "u"} : {shape}, {shape}
+  }}
+  func.return %r, %s : {shape}, {shape}
+}}"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("summand", [1e-8, 1e-3])
+@pytest.mark.parametrize("c", [0.009955119790251765, 0.6513215599, 0.19, 0.001])
+def test_quotients_whose_roots_are_added_have_the_bits_of_divisions(c: float, summand: float) -> None:
+    module = parse(rooted(c, summand))
+    assert emit_c(module).count("= fo_rooted_quotient_f32(") == 1
+    every = dividends(c)
+    x = np.concatenate([every, np.random.default_rng(2).integers(0, 1 << 27, 300000, np.uint32).view(np.float32)])
+    x = x[-300000:]
+    got, _ = CpuProgram(build_program(module))(x)
+    with np.errstate(all="ignore"):
+        wanted = np.sqrt(x / np.float32(c)) + np.float32(summand)
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(
+    ("c", "summand", "more"),
+    [
+        (0.19, 1e-9, ""),
+        (0.19, -1e-3, ""),
+        (-0.19, 1e-3, ""),
+        (1.9, 1e-3, ""),
+        (0.5, 1e-3, ""),
+        (0.19, 1e-3, "d"),
+        (0.19, 1e-3, "q"),
+    ],
+)
+def test_others_are_divided(c: float, summand: float, more: str) -> None:
+    """A constant to which the least roots add something, one that changes signs or gives zeros, and quotients that are seen."""
+    assert "fo_rooted" not in emit_c(parse(rooted(c, summand, more)))
+
+
+def test_not_every_reciprocal_is_two_numbers() -> None:
+    divisors = [float(np.float32(1 - 0.999**step)) for step in range(1, 101)]
+    found = [c for c in divisors if split_reciprocal(c, 1e-8) is not None]
+    assert 80 <= len(found) < 100
+    for c in found:
+        high, low = (np.float32(part) for part in split_reciprocal(c, 1e-8) or ())
+        assert 0 < low < high and abs(float(high) + float(low) - 1 / c) < 2.0**-45 / c
