@@ -129,13 +129,15 @@ def nvcc(source: str, folder: Path, assembled: bool = True) -> str:
     return result.stderr
 
 
-def build_helpers(names: Sequence[str], text: str, compiler: str, machine: str, folder: Path) -> ctypes.CDLL:
+def build_helpers(
+    names: Sequence[str], text: str, compiler: str, machine: str, folder: Path, level: str = "-O2"
+) -> ctypes.CDLL:
     """The text behind the helpers that it calls, by a compiler that may use so much of the machine (see `BUILDS`)."""
     if shutil.which(compiler) is None:
         pytest.skip(f"no C compiler {compiler!r} on this machine")
     source, target = folder / "helpers.c", folder / "helpers.so"
     source.write_text(c_helpers(names) + text)
-    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-std=gnu11", "-shared", "-fPIC"]
+    flags = [level, "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-std=gnu11", "-shared", "-fPIC"]
     subprocess.run([compiler, *flags, *machine.split(), str(source), "-o", str(target)], check=True)
     return ctypes.CDLL(str(target))
 

@@ -88,7 +88,8 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> Products:
                     helpers.add(f"{tile}{KEEPS}")
                 texts.append(text.format(tile=tile, kept=kept, **shape, **facts))
                 helpers.add(tile)
-        return build_helpers(sorted(helpers), "".join(texts), "cc", machine, tmp_path_factory.mktemp("tiles"))
+        level = "-O2" if machine == MACHINES["native"] else "-O1"
+        return build_helpers(sorted(helpers), "".join(texts), "cc", machine, tmp_path_factory.mktemp("tiles"), level)
 
     return build
 

@@ -1,5 +1,6 @@
 """The C math functions: accuracy against libm's long double, special values, integers, casts, and that they vectorise."""
 
+import functools
 import platform
 import re
 from collections.abc import Callable
@@ -35,18 +36,36 @@ from numpy.typing import NDArray
 from fuse_opt.lowering.c.headers.functions import FAMILIES, c_helpers, functions_of
 
 Array = NDArray[Any]
+IS_GCC = CC is not None and "gcc" in Path(CC).resolve().name
+"""Whether the compiler of this machine is one that says which loops it vectorised."""
+
+
+Built = Callable[[str, str], tuple[Path, str]]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """By compiler and what it may use of the machine: a library of all loops, and what gcc says of those that are vectors."""
+
+    @functools.cache
+    def build(compiler: str, march: str) -> tuple[Path, str]:
+        folder = tmp_path_factory.mktemp("c_math")
+        source, target = folder / "loops.c", folder / "all.so"
+        source.write_text(C_MATH + loops() + references())
+        options = [march] if march else []
+        if IS_GCC and compiler in (CC, "gcc"):
+            options += ["-fopt-info-vec", "-fno-ipa-icf"]  # no loop stands in for an equal one
+        said = run(compiler, *FLAGS, *WARN, *options, "-shared", "-fPIC", str(source), "-o", str(target), "-lm")
+        return target, said
+
+    return build
 
 
 @pytest.fixture(scope="module", params=BUILDS)
-def lib(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
+def lib(request: pytest.FixtureRequest, built: Built) -> Library:
     compiler, march = request.param
     need(compiler)
-    folder = tmp_path_factory.mktemp("c_math")
-    source, target = folder / "all.c", folder / "all.so"
-    source.write_text(C_MATH + loops() + references())
-    march = [march] if march else []
-    run(compiler, *FLAGS, *WARN, *march, "-shared", "-fPIC", str(source), "-o", str(target), "-lm")
-    return Library(target)
+    return Library(built(compiler, march)[0])
 
 
 @pytest.mark.sampled(25)
@@ -308,16 +327,14 @@ def test_no_undefined_behaviour(tmp_path: Path) -> None:
     run(str(program))
 
 
-def test_loops_vectorise(tmp_path: Path) -> None:
+def test_loops_vectorise(built: Built) -> None:
     """gcc says which loops it vectorised: all but those of functions documented as scalar."""
     need("gcc")
     if platform.machine() not in ("x86_64", "AMD64") or "clang" in run("gcc", "--version"):
         pytest.skip("the remarks of gcc on x86-64 are read here")
-    source = tmp_path / "loops.c"
-    text = C_MATH + loops()
-    source.write_text(text)
-    options = ["-march=x86-64-v4", "-fno-ipa-icf"]  # no loop stands in for an equal one
-    remarks = run("gcc", *FLAGS, *options, "-fopt-info-vec", "-c", str(source), "-o", str(tmp_path / "loops.o"))
+    native = IS_GCC and "__AVX512BW__" in run(CC or "cc", "-march=native", "-dM", "-E", "-x", "c", "/dev/null")
+    compiler, march = (CC or "cc", "-march=native") if native else ("gcc", "-march=x86-64-v4")
+    text, remarks = C_MATH + loops(), built(compiler, march)[1]
     vectorised = {int(m[1]) for m in re.finditer(r"loops\.c:(\d+):\d+: optimized: loop vectorized", remarks)}
     scalar = [
         name
