@@ -6,7 +6,7 @@ import pytest
 from recompute_bounds import main
 
 
-@pytest.mark.parametrize(("seed", "count"), [(0, 2), (30, 1), (127, 1), (190, 1)])
+@pytest.mark.parametrize(("seed", "count"), [(1, 1), (30, 1), (127, 1), (190, 1)])
 def test_named_budgets_are_kept_and_nothing_less_is(seed: int, count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """
     Smaller ones were found of seed 1 by keeping one of five products, and by values of less than 64 KiB, as of seed 30, and of

@@ -62,14 +62,14 @@ def test_the_least_budget_is_named() -> None:
     """Whatever was asked for: what is named is kept, and not a byte less."""
     for asked in (1, ONE, 2 * ONE + 5):
         with pytest.raises(RefusedError) as refused:
-            within_budget(parse(gradient(7)), make_passes(UNFUSED), asked, RUN)
+            within_budget(parse(gradient(5)), make_passes(UNFUSED), asked, RUN)
         assert isinstance(refused.value, OverBudget)
         least = refused.value.least
-        module = parse(gradient(7))
+        module = parse(gradient(5))
         run_pipeline(module, within_budget(module, make_passes(UNFUSED), least, RUN), make_context())
         assert _arena(module) == least > asked
         with pytest.raises(RefusedError, match=rf"{least}B"):
-            within_budget(parse(gradient(7)), make_passes(UNFUSED), least - 1, RUN)
+            within_budget(parse(gradient(5)), make_passes(UNFUSED), least - 1, RUN)
 
 
 UNFUSED = "rematerialize,wrap-kernels,plan-memory"

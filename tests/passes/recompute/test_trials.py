@@ -43,7 +43,7 @@ def test_a_trial_is_what_a_whole_run_gives(tier: object) -> None:
 
 
 def test_few_trials_go_through_all_passes() -> None:
-    trials = Trials(parse(gradient(12)), make_passes(None), runs := Runs("plan-memory"))
+    trials = Trials(parse(gradient(9)), make_passes(None), runs := Runs("plan-memory"))
     free = trials.of()
     found = trials.within(free.arena // 2)
     assert found is not None and found.arena <= free.arena // 2 and found.seconds > free.seconds
@@ -65,7 +65,7 @@ def test_small_programs_are_of_small_values() -> None:
 
 def test_plans_that_are_likely_to_be_as_small_are_looked_at() -> None:
     """By what is alive alone one plan beats the other; it is not known yet which arena is the smaller."""
-    trials = Trials(parse(gradient(12)), make_passes(None), Runs(""))
+    trials = Trials(parse(gradient(9)), make_passes(None), Runs(""))
     front, few = trials.front(12), trials.front(2)
     assert len(front) >= 5 and len(few) == 2
     made = [(trial.arena, trial.seconds) for trial in trials.made()]

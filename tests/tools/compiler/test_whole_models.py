@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from cuda_on_cpu import CudaOnCpu, needs_cxx
 from ir_testing import apply, evaluate, kernels, parse, text_of
@@ -19,14 +21,17 @@ FOR_GPUS = ["gpu-attach-device", *(name for name in DEFAULT_PIPELINE if name not
 PIPELINES = {"cpu": list(DEFAULT_PIPELINE), "cuda": FOR_GPUS}
 
 
+@cache
 def subject(name: str, apart: bool, element: DType = F32) -> Subject:
     module = MODELS[name](apart, element)
     arguments = arguments_of(module)
     return Subject(text_of(module), arguments, evaluate(module, arguments))
 
 
-def optimized(known: Subject, target: str) -> ModuleOp:
+@cache
+def optimized(name: str, apart: bool, target: str, element: DType = F32) -> ModuleOp:
     """The module after the target's passes, with the values of the program; it verifies, and there is a text of it."""
+    known = subject(name, apart, element)
     module = apply(parse(known.text), PIPELINES[target])
     fault = roughly_differs(evaluate(module, known.arguments), known.values)
     assert not fault, fault
@@ -38,16 +43,14 @@ def optimized(known: Subject, target: str) -> ModuleOp:
 @pytest.mark.parametrize("apart", [False, True], ids=["ops", "apart"])
 @pytest.mark.parametrize("name", MODELS)
 def test_the_default_pipelines_keep_values(name: str, apart: bool) -> None:
-    known = subject(name, apart)
     for target in PIPELINES:
-        optimized(known, target)
+        optimized(name, apart, target)
 
 
 @pytest.mark.parametrize("name", ["llama", "training_step"])
 def test_the_default_pipelines_take_narrow_floats(name: str) -> None:
-    known = subject(name, True, BF16)
     for target in PIPELINES:
-        optimized(known, target)
+        optimized(name, True, target, BF16)
 
 
 @needs_compiler
@@ -62,7 +65,7 @@ def test_compiled(name: str) -> None:
 @pytest.mark.parametrize("name", ["llama", "training_step"])
 def test_on_a_gpu_emulated(name: str) -> None:
     known = subject(name, True)
-    module = apply(optimized(known, "cuda"), ["convert-fused-to-gpu"])
+    module = apply(optimized(name, True, "cuda").clone(), ["convert-fused-to-gpu"])
     found = CudaOnCpu(module).run("main", known.arguments)
     fault = roughly_differs(found, known.values)
     assert not fault, fault

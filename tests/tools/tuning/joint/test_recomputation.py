@@ -35,7 +35,7 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def program() -> ProgramSite:
-    return ProgramSite(parse(gradient(10)), make_passes(None), "x.mlir")
+    return ProgramSite(parse(gradient(7)), make_passes(None), "x.mlir")
 
 
 def test_each_way_has_a_smaller_arena(program: ProgramSite) -> None:
