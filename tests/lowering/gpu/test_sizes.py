@@ -143,7 +143,7 @@ def test_random_programs_over_symbols() -> None:
     """Convolutions that a library runs for numbers are specialised, and so are a few programs of undecided sizes."""
     refused: list[int] = []
     for_libraries: list[int] = []
-    seeds = draws(40)
+    seeds = draws(30)
     for seed in seeds:
         text = str(sized_program(seed)).replace(" {graph.frozen}", "").replace("graph.frozen, ", "")
         subject = SizedSubject.of(text, 2 * seed + 1)  # without NaN
