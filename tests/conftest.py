@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -24,6 +25,16 @@ LEFT_OUT = pytest.StashKey[int]()
 """How many cases of sampled tests a run leaves out."""
 C_FLAGS = os.environ.get("FUSE_OPT_CFLAGS", "")
 """What this run was asked to compile with beside the flags that users get."""
+COMPILER = os.environ.get("FUSE_OPT_CC") or os.environ.get("CC") or "cc"
+IS_GCC = "gcc" in os.path.basename(os.path.realpath(shutil.which(COMPILER) or ""))
+LEFT_UNDONE = (
+    "-fno-ivopts -fno-tree-ccp -fno-tree-pta -fno-tree-dominator-opts -fno-tree-reassoc -fno-forward-propagate -fno-dse "
+    "-fno-cprop-registers -fno-split-wide-types -fno-if-conversion -fno-if-conversion2 -fno-guess-branch-probability "
+    "-fira-region=one"
+)
+"""What gcc spends a third of its time on at -O1, and without which it makes vectors of the same loops."""
+QUICK_FLAGS = f"-O1 {LEFT_UNDONE}" if IS_GCC else "-O1"
+"""Of tests that are about values. Loops of `omp simd` become vectors, as they do for users."""
 KERNELS = ("tests/lowering/cpu/", "tests/lowering/loops/")
 """Where files are about generated loops, of one kind each."""
 LONGEST = tuple(f"tests/{folder}/" for folder in ("lowering", "dialects", "runtime", "project", "passes"))
@@ -45,8 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Tests with many cases that are like one another run a sample of them; a case that is named on the command line runs."""
     if MULTIPLIER <= 1:
         draw_without_our_constants()
-    mark_first_of_kernels(items)
     if any("[" in argument for argument in config.args):
+        mark_first_of_kernels(items, everything=True)
         return
     cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -58,6 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in set(group) - set(sampled(group, next(group[0].iter_markers("sampled")).args[0]))
     }
     items[:] = [item for item in items if item not in left_out]
+    mark_first_of_kernels(items)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: next((n for n, f in enumerate(LONGEST) if item.nodeid.startswith(f)), len(LONGEST)))
     config.stash[LEFT_OUT] = len(left_out)
@@ -89,21 +101,27 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """
-    C is compiled with -O1, but in tests that are marked `optimised`, and in all of a run of more cases: there as users do. Loops
-    of `omp simd` become vectors either way; -O3 takes half as long again. A mark that a fixture is to have is the module's.
+    C is compiled with QUICK_FLAGS, but in tests that are marked `optimised`, and in all of a run of more cases: there as users
+    do, which takes twice as long. A mark that a fixture is to have is the module's.
     """
     quick = MULTIPLIER <= 1 and item.get_closest_marker("optimised") is None
-    os.environ["FUSE_OPT_CFLAGS"] = f"-O1 {C_FLAGS}".strip() if quick else C_FLAGS
+    os.environ["FUSE_OPT_CFLAGS"] = f"{QUICK_FLAGS} {C_FLAGS}".strip() if quick else C_FLAGS
 
 
-def mark_first_of_kernels(items: Sequence[pytest.Item]) -> None:
-    """The first test of each file about generated loops is compiled as users do, all its cases."""
+def mark_first_of_kernels(items: Sequence[pytest.Item], everything: bool = False) -> None:
+    """
+    Of the first test of each file about generated loops half of the cases are compiled as users do, the first one too: the first
+    and the last of every four, so that a parameter of two or three values has each of them there.
+    """
     first: dict[Path, str] = {}
+    seen: defaultdict[Path, int] = defaultdict(int)
     for item in items:
         if item.nodeid.startswith(KERNELS):
             name = item.nodeid.partition("[")[0]
             if first.setdefault(item.path, name) == name:
-                item.add_marker("optimised")
+                if everything or seen[item.path] % 4 in (0, 3):
+                    item.add_marker("optimised")
+                seen[item.path] += 1
 
 
 @pytest.fixture(scope="module", autouse=True)
