@@ -57,7 +57,7 @@ def check(rows: int, depth: int, columns: int, turned: Turned = PLAIN) -> None:
 @pytest.mark.parametrize("columns", [9, 15, 16, 17, 23, 33, 64, 100, 197])
 @pytest.mark.parametrize("turned", [PLAIN, (True, False), (False, True)], ids=["plain", "left", "right"])
 def test_every_width_has_its_tail(columns: int, turned: Turned) -> None:
-    for rows, depth in ((10, 96), (13, 257), (43, 401), (200, 771)):
+    for rows, depth in ((10, 96), (13, 257), (43, 401), (200, 771))[columns % 2 :: 2]:
         check(rows, depth, columns, turned)
 
 

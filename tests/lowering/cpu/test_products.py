@@ -159,35 +159,34 @@ def test_nothing_beside_operands_and_results_is_touched(of: str, tail: int) -> N
 @needs_compiler
 @pytest.mark.parametrize("element", ["f32", "f64"])
 def test_few_rows_of_a_transposed_operand_are_sums_along_the_contracted_dimension(element: str) -> None:
-    for rows, depth, columns in ((1, 32, 5), (2, 45, 66), (3, 131, 17), (4, 64, 67), (5, 1030, 65), (16, 1030, 130)):
-        for epilogue in ("", BIAS_GELU_RESIDUAL):
-            case = Case(rows, depth, columns, transposed=(False, True), element=element, epilogue=epilogue)
-            assert case.tiling().along_depth
-            case.check()
+    shapes = ((1, 32, 5), (2, 45, 66), (3, 131, 17), (4, 64, 67), (5, 1030, 65), (16, 1030, 130))
+    for number, (rows, depth, columns) in enumerate(shapes):
+        follows = number % 2 == (element == "f32")
+        epilogue = BIAS_GELU_RESIDUAL if follows else ""
+        case = Case(rows, depth, columns, transposed=(False, True), element=element, epilogue=epilogue)
+        assert case.tiling().along_depth
+        case.check()
 
 
 @pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
 def test_few_columns(transposed: tuple[bool, bool]) -> None:
-    for rows, depth, columns in ((70, 20, 1), (1, 300, 1), (33, 64, 2), (100, 131, 3), (97, 19, 7), (40, 2100, 15)):
-        for epilogue in ("", BIAS_GELU_RESIDUAL):
-            Case(rows, depth, columns, transposed=transposed, epilogue=epilogue).check()
+    shapes = ((70, 20, 1), (1, 300, 1), (33, 64, 2), (100, 131, 3), (97, 19, 7), (40, 2100, 15))
+    for number, (rows, depth, columns) in enumerate(shapes):
+        epilogue = BIAS_GELU_RESIDUAL if (number + sum(transposed)) % 2 else ""
+        Case(rows, depth, columns, transposed=transposed, epilogue=epilogue).check()
 
 
 @needs_compiler
 @pytest.mark.parametrize("transposed", [False, True])
 def test_columns_of_most_of_a_vector_are_a_whole_one_where_sums_are_short(transposed: bool) -> None:
-    for rows, depth, columns, element in (
-        (70, 32, 12, "f32"),
-        (16, 1, 9, "f32"),
-        (97, 64, 15, "f32"),
-        (41, 19, 5, "f64"),
-    ):
-        for epilogue in ("", BIAS_GELU_RESIDUAL):
-            case = Case(rows, depth, columns, transposed=(False, transposed), element=element, epilogue=epilogue)
-            assert case.tiling().pads
-            case.check()
+    shapes = ((70, 32, 12, "f32"), (16, 1, 9, "f32"), (97, 64, 15, "f32"), (41, 19, 5, "f64"))
+    for number, (rows, depth, columns, element) in enumerate(shapes):
+        epilogue = BIAS_GELU_RESIDUAL if number % 2 == transposed else ""
+        case = Case(rows, depth, columns, transposed=(False, transposed), element=element, epilogue=epilogue)
+        assert case.tiling().pads
+        case.check()
     for depth, columns in ((65, 12), (32, 8), (32, 16)):
         assert not Case(70, depth, columns, transposed=(False, transposed)).tiling().pads
 

@@ -95,7 +95,8 @@ def test_few_rows_of_wide_matrices_are_streamed() -> None:
 @pytest.mark.parametrize("follows", [False, True])
 def test_values_of_few_rows(rows: int, follows: bool) -> None:
     check(rows, *FAR, follows=follows)
-    check(rows, 277, 1030, follows=follows, element="f64")
+    if follows == (rows % 2 == 0):
+        check(rows, 277, 1030, follows=follows, element="f64")
 
 
 @needs_compiler

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import platform
 from collections.abc import Iterator
 from typing import Any
@@ -203,7 +204,7 @@ def test_rows_of_any_length(element: Any, n: int) -> None:
 @pytest.mark.parametrize("flags", ["-mno-avx512f", "-mno-avx"])
 def test_products_with_narrower_vectors(flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns are those of registers of 32 and of 16 bytes, in several passes, and what is left over."""
-    monkeypatch.setenv("FUSE_OPT_CFLAGS", flags)
+    monkeypatch.setenv("FUSE_OPT_CFLAGS", f"{os.environ.get('FUSE_OPT_CFLAGS', '')} {flags}")
     sparse._library.cache_clear()  # pyright: ignore[reportPrivateUsage]
     try:
         rng = np.random.default_rng(1)
