@@ -29,7 +29,7 @@ from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.convert.register_parts import split_registers
 from fuse_opt.lowering.convert.shared_starts import are_starts
 from fuse_opt.lowering.convert.vector_bits import WIDEST, is_for_lines_alone, vector_bits
-from fuse_opt.lowering.convert.versions import Version, join_versions, versions_of
+from fuse_opt.lowering.convert.versions import Version, join_versions, short_version, versions_of
 from fuse_opt.lowering.cpu.attention.gradients import build_attention_gradient_loops
 from fuse_opt.lowering.cpu.attention.loops import build_attention_loops
 from fuse_opt.lowering.cpu.columns import build_column_loops
@@ -37,6 +37,7 @@ from fuse_opt.lowering.cpu.convolution.loops import build_convolution_loops, bui
 from fuse_opt.lowering.cpu.horizontal import build_horizontal_loops
 from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel_function
 from fuse_opt.lowering.cpu.matmul.loops import build_product_loops
+from fuse_opt.lowering.cpu.packed.packed_rows import build_packed_loops
 from fuse_opt.lowering.cpu.split_rows import build_split_loops
 from fuse_opt.lowering.cpu.tiles import build_tile_loops
 from fuse_opt.lowering.hints import HALF_LINES, VECTOR_BITS, WRITTEN, is_nontemporal
@@ -225,6 +226,11 @@ def _with_versions(
 ) -> KernelLoops:
     """The function with those of the kernel's versions in it that its schedule asks for."""
     made: list[tuple[Version, KernelLoops]] = []
+    if (short := short_version(kernel, passes)) is not None:
+        body = merge_equal_reductions((scheduled(short.kernel) or passes)[0])
+        if (packed := build_packed_loops(short.kernel, body, memory)) is not None:
+            _transform(short.kernel, packed, True)
+            made.append((short, packed))
     for version in versions_of(kernel, passes):
         phases = build_phases(version.kernel, scheduled(version.kernel) or (), memory)
         if len(phases) == 1:

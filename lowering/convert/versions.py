@@ -28,6 +28,7 @@ from fuse_opt.dialects.interfaces.symbols import change_sizes
 from fuse_opt.dialects.types.extents import is_symbol, least, most, substitute
 from fuse_opt.dialects.types.size import Extent, Floor, Size, symbol
 from fuse_opt.lowering.cpu.kernel import KernelLoops
+from fuse_opt.lowering.cpu.packed.packed_rows import LONGEST, PACKED_LENGTH
 from fuse_opt.lowering.kernel.scope import INDEX
 
 LANES_OF_LONG = 64
@@ -43,6 +44,8 @@ class Version:
     bound: int
     kernel: KernelOp
     """By itself, with a schedule of its own and with types that say what the predicate leaves of sizes."""
+    helper: str = ""
+    """What gives the bound where a compiler decides whether there is the version at all."""
 
     def whole(self, extent: Extent) -> Extent:
         """An extent of this version as the others have it."""
@@ -66,6 +69,17 @@ def versions_of(kernel: KernelOp, passes: Sequence[LoopBody]) -> list[Version]:
         own = {LANES.name: IntegerAttr(LANES_OF_LONG, i64), **entries}
         found.append(Version(size, "sge", long, _of(kernel, size, (long, most(size)), own)))
     return found
+
+
+def short_version(kernel: KernelOp, passes: Sequence[LoopBody]) -> Version | None:
+    """That of rows so short that a vector has several, where the schedule says nothing of short ones."""
+    if len(passes) != 1 or len(passes[0].column_extents) != 1 or kernel.schedule_kind() != "row" or SHORT.count(kernel):
+        return None
+    size = passes[0].column_extents[0]
+    if not isinstance(size, Size) or not 1 <= least(size) <= LONGEST < most(size):
+        return None
+    assert kernel.schedule is not None
+    return Version(size, "sle", LONGEST, _of(kernel, size, (1, LONGEST), kernel.schedule.data), PACKED_LENGTH)
 
 
 def _of(kernel: KernelOp, size: Size, bounds: tuple[int, int], schedule: Mapping[str, Attribute]) -> KernelOp:
@@ -104,6 +118,7 @@ def join_versions(versions: Sequence[tuple[Version, KernelLoops]], others: Kerne
     block = body
     for one, loops, width in parts:
         bound, least = (_add(block, arith.ConstantOp(IntegerAttr(each, INDEX))) for each in (one.bound, width - 1))
+        bound = _add(block, func.CallOp(one.helper, [bound], [INDEX])) if one.helper else bound
         holds = _add(block, arith.CmpiOp(known[one.size], bound, one.predicate))
         inner, rest = Block(), Block()
         tasks = (own[-2], own[-1])
@@ -124,6 +139,7 @@ def join_versions(versions: Sequence[tuple[Version, KernelLoops]], others: Kerne
     block.add_op(scf.YieldOp())
     body.add_op(func.ReturnOp())
     helpers = {name: kind for _, loops, _ in parts for name, kind in loops.helpers.items()}
+    helpers |= {one.helper: ((INDEX,), INDEX) for one, _, _ in parts if one.helper}
     return replace(others, body=body, helpers={**others.helpers, **helpers}, sizes=tuple(sizes))
 
 

@@ -495,3 +495,47 @@ FO_FN long fo_columns_used_f32(long rows, long columns, const float *x, long ste
   }
   return columns > 1 ? columns : 1;
 }
+
+/* fo_packed_length: the same length up to which several rows are in one vector, where lanes are moved as numbers say; else 0. */
+FO_FN long fo_packed_length(long length) {
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+  return length;
+#else
+  (void)length;
+  return 0;
+#endif
+}
+
+/* fo_first_f32: so many elements from from[at] on, 16 at most, and zeros behind them; `x` begins at a cache line. */
+FO_FN void fo_first_f32(const float *from, long at, long count, float *x) {
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+  typedef float fo_16 __attribute__((vector_size(64), may_alias));
+  fo_16 none = {0};
+  *(fo_16 *)x = (fo_16)__builtin_ia32_loadups512_mask(from + at, none, (unsigned short)((1u << count) - 1));
+#else
+  for (long lane = 0; lane < 16; lane++) x[lane] = lane < count ? from[at + lane] : 0.0f;
+#endif
+}
+
+/* fo_put_first_f32: to[at] and so many elements from there on become the first ones of `x`. */
+FO_FN void fo_put_first_f32(const float *x, float *to, long at, long count) {
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+  typedef float fo_16 __attribute__((vector_size(64), may_alias));
+  __builtin_ia32_storeups512_mask(to + at, *(const fo_16 *)x, (unsigned short)((1u << count) - 1));
+#else
+  for (long lane = 0; lane < count; lane++) to[at + lane] = x[lane];
+#endif
+}
+
+/* fo_spread_f32: each of 16 lanes becomes x[where + step], of which four bits count. */
+FO_FN void fo_spread_f32(const float *x, const int *where, long step, float *y) {
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+  typedef float fo_16 __attribute__((vector_size(64), may_alias));
+  typedef int fo_16i __attribute__((vector_size(64), may_alias));
+  fo_16 none = {0};
+  fo_16i from = *(const fo_16i *)where + (int)step;
+  *(fo_16 *)y = (fo_16)__builtin_ia32_permvarsf512_mask(*(const fo_16 *)x, from, none, (unsigned short)-1);
+#else
+  for (long lane = 0; lane < 16; lane++) y[lane] = x[(where[lane] + step) & 15];
+#endif
+}
