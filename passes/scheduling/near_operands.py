@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdsl.dialects.func import FuncOp
 
+from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
 from fuse_opt.dialects.analysis.contractions.products import product_of
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import KernelOp
@@ -33,6 +34,8 @@ class NearOperands:
             return False
         product = product_of(kernel)
         of, size = product.contraction, dtype(product.op.operands[1]).itemsize
+        if isinstance(product.rhs, ComputedOperand) or product.rhs.panels is not None or of.rhs[-1] != 1:
+            return False
         if not is_decided(lambda: of.rows <= MOST_ROWS and of.depth * of.columns * size > SECOND_CACHE):
             return False
         if self._fits is None:

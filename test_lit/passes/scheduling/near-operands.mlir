@@ -48,3 +48,13 @@ func.func @sizes(%x: tensor<?x768xf32>, %w: tensor<768x2304xf32>) -> tensor<?x23
   %r = graph.matmul %x, %w : (tensor<?x768xf32>, tensor<768x2304xf32>) -> tensor<?x2304xf32>
   func.return %r : tensor<?x2304xf32>
 }
+
+// -----
+
+// Columns that are rows in memory are no streams.
+// CHECK-LABEL: func.func @turned(
+// CHECK-NOT:     right_operand
+func.func @turned(%x: tensor<1x768xf32>, %w: tensor<2304x768xf32>) -> tensor<1x2304xf32> {
+  %r = graph.matmul %x, %w {transpose_rhs = true} : (tensor<1x768xf32>, tensor<2304x768xf32>) -> tensor<1x2304xf32>
+  func.return %r : tensor<1x2304xf32>
+}
