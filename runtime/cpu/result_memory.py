@@ -7,6 +7,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from math import prod
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,8 @@ class Calls:
         kept = self._kept
 
         def fail() -> None:
-            refused = next(frame for frame in kept.values() if frame.record.refused)
+            thread = ctypes.c_int64(get_ident()).value  # others may have been refused, and make frames, in the meantime
+            refused = next(frame for frame in list(kept.values()) if frame.record.refused == thread)
             refused.record.refused = 0
             refused.check()
 

@@ -23,7 +23,7 @@ struct fuse_frame {
   int64_t failures;
   int64_t busy;
   int64_t apart;   /* whether these buffers were found to be apart */
-  int64_t refused; /* whether the run is over and was refused; nobody has said so yet */
+  int64_t refused; /* the thread whose run is over and was refused; nobody has said so yet */
 };
 
 /* Memory of one result: methods, each of an array, that give a view of it. Nobody uses that memory while the method has the
@@ -202,7 +202,7 @@ static void *finish_call(const struct fuse_program *program, struct fuse_frame *
     return returned(program, arguments, results);
   }
   python->decrement(results);
-  frame->refused = 1;
+  frame->refused = (int64_t)pthread_self();
   void *nothing = python->call(program->fail, 0);
   frame->busy = 0;
   return nothing;
