@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.dialects.func import FuncOp
 
 from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
+from fuse_opt.dialects.analysis.contractions.product_copies import FEWEST_STREAMED, MOST_STREAMED, NEAR_BYTES
 from fuse_opt.dialects.analysis.contractions.products import product_of
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import KernelOp
@@ -12,10 +13,6 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import is_decided
 from fuse_opt.passes.devices.device import Device
 
-MOST_ROWS = 8
-"""Of a product that waits for its right operand."""
-SECOND_CACHE = 1 << 20
-"""Bytes of a right operand that are nearer than the last cache."""
 PART = 2
 """Of the last cache, the part that holds what a function reads and gives from one call to the next."""
 
@@ -36,7 +33,8 @@ class NearOperands:
         of, size = product.contraction, dtype(product.op.operands[1]).itemsize
         if isinstance(product.rhs, ComputedOperand) or product.rhs.panels is not None or of.rhs[-1] != 1:
             return False
-        if not is_decided(lambda: of.rows <= MOST_ROWS and of.depth * of.columns * size > SECOND_CACHE):
+        few = is_decided(lambda: of.rows <= MOST_STREAMED and of.columns >= FEWEST_STREAMED)
+        if not few or not is_decided(lambda: of.depth * of.columns * size > NEAR_BYTES):
             return False
         if self._fits is None:
             self._fits = self._bytes() <= self.most

@@ -40,6 +40,12 @@ FEW_ROWS = 24
 """Rows for which the right operand is read where it lies, as a copy of it would take too long."""
 FEW_TRANSPOSED = 12
 """The same where that is transposed."""
+NEAR_BYTES = 1 << 20
+"""Of an operand that second caches hold."""
+FEWEST_STREAMED = 256
+"""Columns from which on rows of the right operand are streams, all of a task's at a time (128 take 1.1 times as long so)."""
+MOST_STREAMED = 8
+"""Rows of a product that stream a right operand that second caches do not hold (1.1 to 2.0 times as fast)."""
 NEAR = 4
 """How many elements are copied in first caches, for few rows, while one is in second ones (measured)."""
 _PANEL = 64

@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.attention import Attention, most_keys
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
-from fuse_opt.dialects.analysis.contractions.product_copies import DEPTH
+from fuse_opt.dialects.analysis.contractions.product_copies import DEPTH, NEAR_BYTES
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.extents import estimate, is_number
@@ -28,7 +28,6 @@ from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, fill_columns
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import REGISTERS
-from fuse_opt.lowering.cpu.matmul.tilings.tiling import NEAR_BYTES
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope

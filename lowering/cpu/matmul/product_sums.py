@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
+from fuse_opt.dialects.analysis.contractions.product_copies import NEAR_BYTES
 from fuse_opt.dialects.analysis.contractions.products import Product
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
@@ -15,7 +16,7 @@ from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, plus, times
 from fuse_opt.lowering.cpu.matmul.direct_result import direct_result, stored_rows
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles
-from fuse_opt.lowering.cpu.matmul.tilings.tiling import NEAR_BYTES, Tiling
+from fuse_opt.lowering.cpu.matmul.tilings.tiling import Tiling
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.scope import Scope
 

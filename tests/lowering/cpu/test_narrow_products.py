@@ -17,9 +17,8 @@ from lowered_programs import needs_compiler
 from thread_counts import by_threads
 
 import fuse_opt
-from fuse_opt.dialects.analysis.contractions.product_copies import FEW_TRANSPOSED
+from fuse_opt.dialects.analysis.contractions.product_copies import FEW_TRANSPOSED, MOST_STREAMED
 from fuse_opt.dialects.analysis.contractions.products import MATMUL
-from fuse_opt.lowering.cpu.matmul.tilings.streamed_rows import MOST_STREAMED
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 Array = np.ndarray[Any, Any]

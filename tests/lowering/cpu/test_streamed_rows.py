@@ -14,9 +14,9 @@ from thread_counts import by_threads
 from xdsl.dialects.builtin import DictionaryAttr
 
 import fuse_opt
+from fuse_opt.dialects.analysis.contractions.product_copies import FEWEST_STREAMED, MOST_STREAMED, NEAR_BYTES
 from fuse_opt.lowering.c.headers.row_sums import DEPTH, STREAMS, most_columns
-from fuse_opt.lowering.cpu.matmul.tilings.streamed_rows import FEWEST_STREAMED, MOST_NEAR_STREAMED, MOST_STREAMED
-from fuse_opt.lowering.cpu.matmul.tilings.tiling import NEAR_BYTES
+from fuse_opt.lowering.cpu.matmul.tilings.streamed_rows import MOST_NEAR_STREAMED
 from fuse_opt.lowering.emit.c import build_program
 from fuse_opt.runtime.cpu.program import CpuProgram
 

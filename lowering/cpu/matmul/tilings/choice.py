@@ -13,6 +13,7 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
     FEW_TRANSPOSED,
     FEWEST_COPYING,
     LONGEST_COPY,
+    NEAR_BYTES,
     NEAR_COPY_BYTES,
     PANELS_OF_COPY,
     PANELS_OF_NEAR_COPY,
@@ -45,7 +46,6 @@ from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import (
 )
 from fuse_opt.lowering.cpu.matmul.tilings.tiling import (
     FEW_COLUMNS,
-    NEAR_BYTES,
     SMALL_BYTES,
     Tiling,
     depth_blocks,

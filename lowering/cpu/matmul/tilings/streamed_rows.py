@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from fuse_opt.dialects.analysis.contractions.product_copies import FEWEST_STREAMED, MOST_STREAMED
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.lowering.c.headers.row_sums import STREAMS, most_columns
 from fuse_opt.lowering.cpu.matmul.tilings.arithmetic import Arithmetic
 from fuse_opt.lowering.cpu.matmul.tilings.tiling import Tiling, is_far
 
-FEWEST_STREAMED = 256
-"""Columns from which on rows of the right operand are streams, all of a task's at a time (128 take 1.1 times as long so)."""
-MOST_STREAMED, MOST_NEAR_STREAMED = 8, 1
-"""Rows of a product that stream a right operand that second caches do not hold (1.1 to 2.0 times as fast), and one that they do:
-two and three rows of a near one take 1.1 to 1.4 times as long so (Zen 4). Narrow floats, which are widened as they are read, are
-streams in either case (2 to 3 times as fast)."""
+MOST_NEAR_STREAMED = 1
+"""Rows of a product that stream one that second caches do hold: two and three rows take 1.1 to 1.4 times as long so (Zen 4).
+Narrow floats, which are widened as they are read, are streams in either case (2 to 3 times as fast)."""
 STREAMED_VECTORS = 4
 """Of a panel then, which is what threads share."""
 

@@ -9,6 +9,7 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
     DEPTH,
     FEWEST_COPYING,
     FEWEST_TASKS,
+    NEAR_BYTES,
     PANELS_OF_COPY,
     TASK_OPERATIONS,
 )
@@ -25,8 +26,6 @@ ROW_SUMS_BYTES = 32 << 10
 """Of the sums of a single row that are added to at each block."""
 LEAST_STRETCH = 1024
 """Of the columns that a thread gets of a single row: shorter ones take a tenth longer."""
-NEAR_BYTES = 1 << 20
-"""Of an operand that second caches hold: a tile's rows of a transposed left one, side by side there, are read where they lie."""
 CROWD = 9
 """Rows of a tile that are too many for such a set."""
 
