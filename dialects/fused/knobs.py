@@ -226,7 +226,7 @@ RIGHT_OPERAND = Knob(
     ("matmul",),
     True,
     "where a product of few rows, which streams it, finds a right operand that second caches do not hold: behind all caches, or "
-    "in the last one, from which fewer lines have to be asked for",
+    "in the last one, from which no lines have to be asked for",
     ("far", "near"),
 )
 SCRATCH = Knob(

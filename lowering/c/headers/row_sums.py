@@ -1,10 +1,11 @@
 """Products of few rows with a matrix that is read once, as it comes from memory: eight of its rows at a time, as streams.
 
-All columns of eight rows of the right operand are gone through before the next eight: processors ask ahead for that many streams,
-which are as long as rows are, where a tile of few columns reads a line or two of each row. Lines of the next eight are asked for
-beside them, as rows are too short for processors to find their pace (1.1 to 1.6 times as fast; Zen 4). Sums of some rows are in a
-first cache, and join those of all after a number of rows, so rounding errors stay those of short sums (Higham 1993: the accuracy
-of floating point summation, on blocks).
+All columns of eight rows of the right operand are gone through before the next eight, a line or two of each at a time: processors
+ask ahead for that many streams, which are as long as rows are, where a tile of few columns reads a line or two of each row. Where
+they come from memory, lines of the next eight are asked for beside them, as rows are too short for processors to find their pace
+(1.1 to 1.6 times as fast; Zen 4). Sums of some rows are in a first cache, and join those of all with the last eight of them: no
+stream waits for that, and rounding errors stay those of short sums (Higham 1993: the accuracy of floating point summation, on
+blocks).
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from functools import cache
 from fuse_opt.lowering.c.headers.product_dots import NARROW, loaded, narrow_types
 from fuse_opt.lowering.c.headers.tile_kinds import LINE
 
-FAR, NEAR = "r", "n"
-"""What a name ends in where no near cache, and where the last one is known to, hold the right operand."""
+FAR = "r"
+"""
+What a name ends in where no cache is known to hold the right operand: asking for its lines is for such alone, as it makes others,
+which processors ask for in time, .75 to 1.0 times as fast (Zen 4).
+"""
 _ELEMENT = "(f32|f64|bf16|f16)"
-_NAME = re.compile(rf"fo_streamed_{_ELEMENT}_{_ELEMENT}_(\d)([{FAR}{NEAR}]?)")
-_NEAR_LINES = 8
-"""Lines of a stream of which one is asked for where the last cache has them (Zen 4: 66 to 79 GB/s, from memory 20 to 18)."""
+_NAME = re.compile(rf"fo_streamed_{_ELEMENT}_{_ELEMENT}_(\d)({FAR}?)")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8), "bf16": ("unsigned short", 2), "f16": ("unsigned short", 2)}
 STREAMS = 8
 """Rows of the right operand at a time."""
@@ -32,9 +34,12 @@ ALL_SUMS_BYTES = 24 << 10
 """Of the sums of all rows at most."""
 _BYTES, _WIDE_BYTES = 32, LINE
 """Of a vector: those of sixteen registers, and of thirty-two. No bit depends on it."""
-_SUMS = {1: 8, 2: 4, 3: 4, 4: 2, 5: 2, 6: 2, 7: 1, 8: 1}
-_WIDE_SUMS = {1: 8, 2: 8, 3: 4, 4: 4, 5: 4, 6: 4, 7: 2, 8: 2}
-"""By rows of the result: vectors of its sums side by side, for which there are registers."""
+_PAIRED_ROWS = {_BYTES: 4, _WIDE_BYTES: 3}
+"""
+By the bytes of a vector: rows of the result up to which two vectors of their sums are side by side, else there is one. Streams
+whose lines are met in turn are read the fastest: with four or eight vectors, one to eight rows take 1.0 to 1.4 times as long, and
+from memory one line at a time is the best (measured on Zen 4).
+"""
 
 _TEXT = """\
 /* {name}: {rows} row(s) of n columns of c, c_step apart, become sums over k of elements of a, whose rows lie a_step apart and
@@ -56,8 +61,10 @@ static __attribute__((noinline, unused)) void {name}(long k, long n, const {a} *
   for (long from = 0; from < k || from == 0; from += {depth}) {{
     const long last = k - from < {depth} ? k : from + {depth};
     long u = from;
-    for (long i = 0; i < {rows}; i++)
-      for (long j = 0; j < n; j++) part[i][j] = 0;
+    int has_part = (last - u) % {streams} || u == last;
+    if (has_part)
+      for (long i = 0; i < {rows}; i++)
+        for (long j = 0; j < n; j++) part[i][j] = 0;
     for (; (last - u) % {streams}; u++)
       for (long i = 0; i < {rows}; i++) {{
         const {c} y = {last_left};
@@ -65,8 +72,14 @@ static __attribute__((noinline, unused)) void {name}(long k, long n, const {a} *
         {c} *restrict sums = part[i];
         for (long j = 0; j < n; j++) sums[j] += y * {last_right};
       }}
-    for (; u < last; u += {streams}) {{
+    if (u == last)
+      for (long i = 0; i < {rows}; i++)
+        for (long j = 0; j < n; j++) c[i * c_step + j] = from == 0 ? part[i][j] : c[i * c_step + j] + part[i][j];
+    for (; u < last; u += {streams}, has_part = 1) {{
       const {b} *q = b + u * b_step;
+      const int joins = u + {streams} == last && from != 0;
+      {c} *to = u + {streams} == last ? c : part[0];
+      const long to_step = u + {streams} == last ? c_step : {most};
       for (long s = 0; s < {streams}; s++)
         for (long i = 0; i < {rows}; i++) x[s][i] = {left};
       long j = 0;
@@ -76,13 +89,6 @@ static __attribute__((noinline, unused)) void {name}(long k, long n, const {a} *
       for (; j < n; j++) {{
 {elements}      }}
     }}
-    for (long i = 0; i < {rows}; i++) {{
-      {c} *restrict to = c + i * c_step;
-      if (from == 0)
-        for (long j = 0; j < n; j++) to[j] = part[i][j];
-      else
-        for (long j = 0; j < n; j++) to[j] += part[i][j];
-    }}
   }}
 }}
 """
@@ -91,7 +97,7 @@ static __attribute__((noinline, unused)) void {name}(long k, long n, const {a} *
 def streamed_name(left: str, right: str, rows: int, place: str) -> str:
     """
     The function for so many rows of elements of a type, and for a right operand of one; narrow floats are widened as they are
-    read. `place`: where the right one is, FAR, NEAR, or empty for a near cache.
+    read. `place`: FAR, or empty where a cache holds the right one.
     """
     return f"fo_streamed_{left}_{right}_{rows}{place}"
 
@@ -123,11 +129,9 @@ def streamed_text(name: str) -> str | None:
         left=_widened(left, "a[i * a_step + (u + s) * a_beside]"),
         last_left=_widened(left, "a[i * a_step + u * a_beside]"),
         last_right=_widened(right, "q[j]"),
-        wide=_loops(rows, right, _WIDE_BYTES // size, _WIDE_SUMS[rows], found[4]),
-        narrow=_loops(rows, right, _BYTES // size, _SUMS[rows], found[4]),
-        elements=_step(
-            rows, 1, "fo_c", [f"  const fo_c b0 = {_widened(right, 'q[{s} * b_step + j]')};"], "part[{i}][j]"
-        ),
+        wide=_loops(rows, right, _WIDE_BYTES, size, is_far=found[4] == FAR),
+        narrow=_loops(rows, right, _BYTES, size, is_far=found[4] == FAR),
+        elements=_step(rows, 1, "fo_c", [f"  const fo_c b0 = {_widened(right, 'q[{s} * b_step + j]')};"], 1),
     )
 
 
@@ -140,12 +144,14 @@ def _widened(element: str, place: str) -> str:
     return f"fo_{element}_to_f32({place})" if element in NARROW else place
 
 
-def _loops(rows: int, right: str, lanes: int, beside: int, place: str) -> str:
+def _loops(rows: int, right: str, width: int, size: int, *, is_far: bool) -> str:
     """
-    Over columns, some vectors of so many elements at a time, then one by one; they ask for what the next streams have there, or
-    for some lines of it, by where the right operand is.
+    Over columns, some vectors of so many bytes at a time, then one by one, with sums of elements of a size; from far away they
+    ask for what the next streams have there.
     """
-    text, line = "", LINE // _TYPES[right][1] * (_NEAR_LINES if place == NEAR else 1)
+    text, lanes, line = "", width // size, LINE // _TYPES[right][1]
+    most = 2 if rows <= _PAIRED_ROWS[width] else 1
+    beside = max(1, min(most, line // lanes)) if is_far else most
     for vectors in sorted({beside, 1}, reverse=True):
         ahead = [
             f"__builtin_prefetch(q + ({STREAMS} + {{s}}) * b_step + j + {at}, 0, 2);"
@@ -156,15 +162,13 @@ def _loops(rows: int, right: str, lanes: int, beside: int, place: str) -> str:
         kept = [f'__asm__("" : "+v"(b{v}));' for v in range(vectors)]
         if rows > 1:  # gcc would load it again for each row, from two lines where vectors lie across them
             loads += ["#if defined(__AVX__) && !defined(__clang__)", *kept, "#endif"]
-        sums = _step(
-            rows, vectors, "fo_v", [*loads, *ahead * bool(place)], "*(fo_v *)(part[{i}] + j + {v} * " + f"{lanes})"
-        )
+        sums = _step(rows, vectors, "fo_v", [*loads, *ahead * is_far], lanes)
         text += f"      for (; j + {vectors * lanes} <= n; j += {vectors * lanes}) {{\n{sums}      }}\n"
     return text
 
 
-def _step(rows: int, vectors: int, kind: str, loads: list[str], sums: str) -> str:
-    """What is added to sums of all rows at a column, or vectors of these; {i}, {v} and {s} are a row, a vector and a stream."""
+def _step(rows: int, vectors: int, kind: str, loads: list[str], lanes: int) -> str:
+    """What is added to sums of all rows at a column, or vectors of these; {s} is a stream."""
     pairs = [(i, v) for i in range(rows) for v in range(vectors)]
     lines = [f"  {kind} " + ", ".join(f"s{i}_{v} = {{0}}" for i, v in pairs) + ";"]
     for s in range(STREAMS):
@@ -173,5 +177,11 @@ def _step(rows: int, vectors: int, kind: str, loads: list[str], sums: str) -> st
             lines.append(f"    const fo_c y{i} = x[{s}][{i}];")
             lines.append("    " + " ".join(f"s{i}_{v} += y{i} * b{v};" for v in range(vectors)))
         lines.append("  }")
-    lines += [f"  {sums.replace('{i}', str(i)).replace('{v}', str(v))} += s{i}_{v};" for i, v in pairs]
+
+    def each(text: str) -> list[str]:
+        return [text.format(i=i, v=v, at=f"j + {v * lanes}", kind=kind) for i, v in pairs]
+
+    for holds, place in (("has_part", "part[{i}] + {at}"), ("joins", "c + {i} * c_step + {at}")):
+        lines += [f"  if ({holds}) {{", *each("    s{i}_{v} = *({kind} *)(" + place + ") + s{i}_{v};"), "  }"]
+    lines += each("  *({kind} *)(to + {i} * to_step + {at}) = s{i}_{v};")
     return "".join(line.strip() + "\n" if line.strip().startswith("#") else f"      {line}\n" for line in lines)

@@ -13,7 +13,7 @@ from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.c.headers.product_dots import dot_name
 from fuse_opt.lowering.c.headers.product_groups import ASKS, FEWEST_LANES, KEEPS, LINES
 from fuse_opt.lowering.c.headers.product_tiles import tile_name, vector_elements
-from fuse_opt.lowering.c.headers.row_sums import FAR, NEAR, streamed_name
+from fuse_opt.lowering.c.headers.row_sums import FAR, streamed_name
 from fuse_opt.lowering.cpu.matmul.asking import Following
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, element_of
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, TilePart, either
@@ -122,7 +122,7 @@ class TileCalls:
                 *map(constant, steps),
             ]
         of_left, of_right = element_of(left.memory).name, element_of(right.memory).name
-        place = (NEAR if self.tiling.is_near else FAR) if self.tiling.is_far else ""
+        place = FAR if self.tiling.is_far and not self.tiling.is_near else ""
         scope.call_for_effect(streamed_name(of_left, of_right, rows, place), arguments)
 
     def over_panel(self, scope: Scope, tile: SSAValue, first: SSAValue, block: TileBlock) -> None:
