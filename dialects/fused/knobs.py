@@ -225,8 +225,8 @@ RIGHT_OPERAND = Knob(
     Words(("far", "near")),
     ("matmul",),
     True,
-    "where a product of few rows, which streams it, finds a right operand that second caches do not hold: behind all caches, or "
-    "in the last one, from which no lines have to be asked for",
+    "where a product of few rows finds a right operand that second caches do not hold: behind all caches, or in the last one, "
+    "from which no lines have to be asked for",
     ("far", "near"),
 )
 SCRATCH = Knob(

@@ -16,6 +16,9 @@ from fuse_opt.passes.devices.device import Device
 PART = 2
 """Of the last cache, the part that holds what a function reads and gives from one call to the next."""
 
+MOST_TURNED = 3
+"""Rows of a product with a transposed right operand that are faster so: one 1.06 to 1.25 times, two 1.12, three 1.03 (Zen 4)."""
+
 
 class NearOperands:
     """What is known of a function: whether all of its values together fit into a part of the last cache."""
@@ -31,9 +34,10 @@ class NearOperands:
             return False
         product = product_of(kernel)
         of, size = product.contraction, dtype(product.op.operands[1]).itemsize
-        if isinstance(product.rhs, ComputedOperand) or product.rhs.panels is not None or of.rhs[-1] != 1:
+        if isinstance(product.rhs, ComputedOperand) or product.rhs.panels is not None or 1 not in of.rhs[-2:]:
             return False
-        few = is_decided(lambda: of.rows <= MOST_STREAMED and of.columns >= FEWEST_STREAMED)
+        most = MOST_STREAMED if of.rhs[-1] == 1 else MOST_TURNED
+        few = is_decided(lambda: of.rows <= most and of.columns >= FEWEST_STREAMED)
         if not few or not is_decided(lambda: of.depth * of.columns * size > NEAR_BYTES):
             return False
         if self._fits is None:

@@ -133,8 +133,9 @@ class ScheduleKernelsPass(ModulePass):
     rather than for arithmetic, gets `stores = "nontemporal"`: results of such sizes are stored past the caches where they are
     not in place. Write "temporal", or remove the entry, for ordinary stores. The CUDA target does not look at it.
 
-    Products of few rows that stream a right operand of more than 1 MiB get `right_operand = "near"` where all values of their
-    function fit into half of the last level cache, so that it is still there from the call before.
+    Products of few rows that stream a right operand of more than 1 MiB, or meet a transposed one column by column, get
+    `right_operand = "near"` where all values of their function fit into half of the last level cache, so that it is still there
+    from the call before.
 
     With `scratch=little` kernels of a processor work in less memory beside their values, as budgets may need it: gradients of
     convolutions (the entry of that name), and reductions in one part, which leave less to several threads.

@@ -13,14 +13,9 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from fuse_opt.lowering.c.headers.product_dots import NARROW, loaded, narrow_types
+from fuse_opt.lowering.c.headers.product_dots import FAR, NARROW, loaded, narrow_types
 from fuse_opt.lowering.c.headers.tile_kinds import LINE
 
-FAR = "r"
-"""
-What a name ends in where no cache is known to hold the right operand: asking for its lines is for such alone, as it makes others,
-which processors ask for in time, .75 to 1.0 times as fast (Zen 4).
-"""
 _ELEMENT = "(f32|f64|bf16|f16)"
 _NAME = re.compile(rf"fo_streamed_{_ELEMENT}_{_ELEMENT}_(\d)({FAR}?)")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8), "bf16": ("unsigned short", 2), "f16": ("unsigned short", 2)}
@@ -147,7 +142,7 @@ def _widened(element: str, place: str) -> str:
 def _loops(rows: int, right: str, width: int, size: int, *, is_far: bool) -> str:
     """
     Over columns, some vectors of so many bytes at a time, then one by one, with sums of elements of a size; from far away they
-    ask for what the next streams have there.
+    ask for what the next streams have there (asking for what the last cache has makes them .75 to 1.0 times as fast; Zen 4).
     """
     text, lanes, line = "", width // size, LINE // _TYPES[right][1]
     most = 2 if rows <= _PAIRED_ROWS[width] else 1

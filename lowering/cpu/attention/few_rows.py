@@ -19,7 +19,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.dialects.types.size import Size
-from fuse_opt.lowering.c.headers.product_dots import dot_name
+from fuse_opt.lowering.c.headers.product_dots import FAR, dot_name
 from fuse_opt.lowering.c.headers.product_tiles import tile_name, vector_elements
 from fuse_opt.lowering.cpu.attention.panels import on_stack
 from fuse_opt.lowering.cpu.attention.tiling import padded_step
@@ -85,7 +85,7 @@ class FewRowsProducts:
                 (scores.moved(inner, constant(0), key), scores.row),
             ):
                 arguments += [flat_memory(self.root, matrix.memory), matrix.at, constant(step)]
-            name = dot_name(self.element.name, self.rows, count, self.is_far)
+            name = dot_name(self.element.name, self.rows, count, FAR * self.is_far)
             inner.call_for_effect(name, [*arguments, constant(0)])
 
         count_loop(scope, "key", (first, whole), lambda inner, key: score(inner, key, beside), beside)

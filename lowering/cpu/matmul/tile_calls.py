@@ -10,10 +10,10 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.types.dtypes import F32, F64
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.c.headers.product_dots import dot_name
+from fuse_opt.lowering.c.headers.product_dots import FAR, NEAR, dot_name
 from fuse_opt.lowering.c.headers.product_groups import ASKS, FEWEST_LANES, KEEPS, LINES
 from fuse_opt.lowering.c.headers.product_tiles import tile_name, vector_elements
-from fuse_opt.lowering.c.headers.row_sums import FAR, streamed_name
+from fuse_opt.lowering.c.headers.row_sums import streamed_name
 from fuse_opt.lowering.cpu.matmul.asking import Following
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, element_of
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, TilePart, either
@@ -122,8 +122,13 @@ class TileCalls:
                 *map(constant, steps),
             ]
         of_left, of_right = element_of(left.memory).name, element_of(right.memory).name
-        place = FAR if self.tiling.is_far and not self.tiling.is_near else ""
+        place = FAR * (self._place == FAR)
         scope.call_for_effect(streamed_name(of_left, of_right, rows, place), arguments)
+
+    @property
+    def _place(self) -> str:
+        """Of a right operand that is read where it lies, or by vectors along the contracted dimension."""
+        return (NEAR if self.tiling.is_near else FAR) if self.tiling.is_far else ""
 
     def over_panel(self, scope: Scope, tile: SSAValue, first: SSAValue, block: TileBlock) -> None:
         """A tile that is as wide as the panel."""
@@ -200,7 +205,7 @@ class TileCalls:
         row = part.place(scope, row)
         transposed = self.tiling.transposed_rows
         keeps = block.again is not None and columns >= FEWEST_LANES
-        name = dot_name(element_of(right.memory).name, rows, columns, self.tiling.is_far)
+        name = dot_name(element_of(right.memory).name, rows, columns, self._place)
         if not along:
             is_copied = block.copy is not None
             is_far = self.is_far or is_copied

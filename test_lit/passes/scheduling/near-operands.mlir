@@ -51,10 +51,19 @@ func.func @sizes(%x: tensor<?x768xf32>, %w: tensor<768x2304xf32>) -> tensor<?x23
 
 // -----
 
-// Columns that are rows in memory are no streams.
+// Columns of one that is transposed lie side by side.
 // CHECK-LABEL: func.func @turned(
-// CHECK-NOT:     right_operand
+// CHECK:         right_operand = "near"
 func.func @turned(%x: tensor<1x768xf32>, %w: tensor<2304x768xf32>) -> tensor<1x2304xf32> {
   %r = graph.matmul %x, %w {transpose_rhs = true} : (tensor<1x768xf32>, tensor<2304x768xf32>) -> tensor<1x2304xf32>
   func.return %r : tensor<1x2304xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @turned_of_many_rows(
+// CHECK-NOT:     right_operand
+func.func @turned_of_many_rows(%x: tensor<4x768xf32>, %w: tensor<2304x768xf32>) -> tensor<4x2304xf32> {
+  %r = graph.matmul %x, %w {transpose_rhs = true} : (tensor<4x768xf32>, tensor<2304x768xf32>) -> tensor<4x2304xf32>
+  func.return %r : tensor<4x2304xf32>
 }

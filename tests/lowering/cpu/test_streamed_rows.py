@@ -11,7 +11,7 @@ from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, assert_same_bits, kernels, parse
 from lowered_programs import needs_compiler
 from thread_counts import by_threads
-from xdsl.dialects.builtin import DictionaryAttr
+from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.product_copies import FEWEST_STREAMED, MOST_STREAMED, NEAR_BYTES
@@ -113,6 +113,34 @@ def test_bits_do_not_hang_on_where_the_right_operand_is() -> None:
     assert "__builtin_prefetch" not in near.source and "__builtin_prefetch" in far.source
     results = [[np.asarray(CpuProgram(program)(*arguments))] for program in (near, far)]
     assert_same_bits(results[0], results[1])
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_transposed_right_operands_of_the_last_cache(rows: int, element: str) -> None:
+    """They give the same bits as those behind all caches, and nothing is read beside them."""
+    for depth, columns in ((768, 500), (521, 1021), (1021, 259), (33, 9001)):
+        x, w, y = (f"tensor<{m}x{n}x{element}>" for m, n in ((rows, depth), (columns, depth), (rows, columns)))
+        text = f"""
+func.func @main(%x: {x}, %w: {w}) -> {y} {{
+  %y = graph.matmul %x, %w {{transpose_rhs = true, use_implementation = "fuse.matmul"}} : ({x}, {w}) -> {y}
+  func.return %y : {y}
+}}"""
+        module = apply(parse(text), ["wrap-kernels", "schedule-kernels"])
+        near = build_program(module)
+        (kernel,) = kernels(module)
+        assert kernel.schedule is not None and str(kernel.schedule.data["right_operand"]) == '"near"'
+        kernel.schedule = DictionaryAttr({**kernel.schedule.data, "right_operand": StringAttr("far")})
+        far = build_program(module)
+        assert near.source != far.source
+        a, b, _ = arguments_of(rows, depth, columns, element=element)
+        with guarded() as allocate:
+            given = [allocate(each, at_end=True) for each in (a, np.ascontiguousarray(b.T))]
+            results = [[np.asarray(CpuProgram(program)(*given)).copy()] for program in (near, far)]
+        assert_same_bits(results[0], results[1])
+        np.testing.assert_allclose(results[0][0], a.astype("f8") @ b, 1e-4, 1e-4)
 
 
 @needs_compiler
