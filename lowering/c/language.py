@@ -144,6 +144,7 @@ def _c_rows() -> dict[str, dict[str, Row]]:
     rows = {f"math.{name}": over(FLOATS, call(f"fo_{name}_{{t}}({{0}})")) for name in _FO_MATH.split()}
     rows |= {f"math.{name}": over(FLOATS, call(f"__builtin_{name}{{f}}({{0}})")) for name in _LIBM_MATH.split()}
     rows |= {
+        "arith.cmpf uno": over(FLOATS, call("__builtin_isunordered({0}, {1})")),  # one comparison of vectors
         "math.exp nonpositive": over(FLOATS, call("fo_exp_negative_{t}({0})")),
         "math.absf": over(FLOATS, call("__builtin_fabs{f}({0})")),
         "math.absi": over(

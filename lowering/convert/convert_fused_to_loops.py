@@ -60,6 +60,7 @@ from fuse_opt.lowering.loops.moderate_arguments import ask_for_moderate_argument
 from fuse_opt.lowering.loops.nontemporal_stores import make_nontemporal
 from fuse_opt.lowering.loops.shared_exponentials import share_exponentials
 from fuse_opt.lowering.loops.sized_ends import split_sized_ends
+from fuse_opt.lowering.loops.strided_pairs import pair_strided_loads
 from fuse_opt.lowering.loops.strip_mining import unroll_vectors
 from fuse_opt.lowering.loops.tails.masked_tails import mask_tails
 from fuse_opt.lowering.loops.unswitching import unswitch_loops
@@ -190,6 +191,7 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
     split_index_sets(loops.body)
     if sizes:
         split_sized_ends(loops.body, sizes)
+        pair_strided_loads(loops.body, loops.helpers)
     if keeps_excess(kernel):
         keep_wide(loops.body)
     if is_fast(kernel):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from xdsl.dialects import func, memref, scf
 from xdsl.dialects.builtin import MemRefType
@@ -134,11 +135,16 @@ class Phase(StageLoops):
 
     def tree(self, scope: Scope, node: ScalarNode, values: Sequence[SSAValue]) -> SSAValue:
         """All of the values joined, neighbours first."""
-        waiting = list(values)
-        while len(waiting) > 1:
-            joined = [self.combine(scope, node, *pair) for pair in zip(waiting[::2], waiting[1::2], strict=False)]
-            waiting = joined + waiting[2 * len(joined) :]
-        return waiting[0]
+        return in_pairs(values, partial(self.combine, scope, node))
+
+
+def in_pairs(values: Sequence[SSAValue], join: Callable[[SSAValue, SSAValue], SSAValue]) -> SSAValue:
+    """All of the values joined, neighbours first."""
+    waiting = list(values)
+    while len(waiting) > 1:
+        joined = [join(*pair) for pair in zip(waiting[::2], waiting[1::2], strict=False)]
+        waiting = joined + waiting[2 * len(joined) :]
+    return waiting[0]
 
 
 def build_join(

@@ -35,7 +35,7 @@ class Fate(Enum):
 def extrema_without_nan(loop_body: LoopBody) -> frozenset[ScalarNode]:
     """The maxima and minima of the pass that may ignore elements that are NaN."""
     found: set[ScalarNode] = set()
-    candidates = [node for node in loop_body.nodes if _is_extremum(node)]
+    candidates = [node for node in loop_body.nodes if is_extremum(node)]
     for node in candidates[:MOST]:
         fates = _fates(loop_body, node, found)
         if all(fates[store.node] in (Fate.SAME, Fate.NAN) for store in loop_body.stores):
@@ -43,7 +43,8 @@ def extrema_without_nan(loop_body: LoopBody) -> frozenset[ScalarNode]:
     return frozenset(found)
 
 
-def _is_extremum(node: ScalarNode) -> bool:
+def is_extremum(node: ScalarNode) -> bool:
+    """Whether it is a maximum or minimum of floats that are given as they are."""
     op = node.op
     return (
         op is not None and op.COMBINE in ("max", "min") and op.body().dtype.is_float and op.body().function == "operand"

@@ -17,13 +17,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import IndexType, UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from fuse_opt.lowering.hints import SCALAR
 from fuse_opt.lowering.loops.index_set_splitting import MOST_OPERATIONS, SHORTEST, affine_form, affine_terms
 from fuse_opt.lowering.loops.specialization import specialized
-from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant
+from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant, iterations
 from fuse_opt.lowering.loops.unswitching import RARE
 
 _LESS = {2: 0, 3: 1}
@@ -54,8 +55,21 @@ def split_sized_ends(body: Block, sizes: Collection[SSAValue]) -> None:
             continue
         found = _conditions(ops, loop.body.block.args[0], sizes)
         is_bounded = any(not isinstance(each.holds, bool) for each in found)
-        if is_bounded and 2 * len(ops) <= MOST_OPERATIONS and not _is_short(loop):
+        if _is_short(loop):
+            if iterations(loop) is None:
+                _one_by_one(loop)
+        elif is_bounded and 2 * len(ops) <= MOST_OPERATIONS:
             _split(loop, found, blocks)
+
+
+def _one_by_one(loop: scf.ParallelOp) -> None:
+    """A loop that no vectors are made of takes its place."""
+    reduce = loop.body.block.last_op
+    assert reduce is not None
+    Rewriter.replace_op(reduce, scf.YieldOp(), [])
+    made = scf.ForOp(loop.lowerBound[0], loop.upperBound[0], loop.step[0], [], loop.detach_region(loop.body))
+    made.attributes[SCALAR] = UnitAttr()
+    Rewriter.replace_op(loop, made, [])
 
 
 def _is_short(loop: scf.ParallelOp) -> bool:

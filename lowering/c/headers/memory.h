@@ -75,6 +75,16 @@ FO_FN void fo_last_f32(const float *from, float *to, long at, long count) {
 #endif
 }
 
+/* fo_pair_f32: two neighbours as one number, the first one in its lower half: vectors of them are one load. */
+FO_FN fo_i64 fo_pair_f32(const float *from, long at) {
+  fo_u64 pair;
+  __builtin_memcpy(&pair, from + at, sizeof pair);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+  pair = pair << 32 | pair >> 32;
+#endif
+  return (fo_i64)pair;
+}
+
 /* fo_zero_{f32|f64}: zero, which the compiler does not know. */
 FO_FN float fo_zero_f32(void) {
   return fo_from_bits_f32((fo_{u32|u64})fo_bits(0));

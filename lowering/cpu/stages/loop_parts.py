@@ -70,9 +70,14 @@ class LoopParts:
         """Two values of a reduction joined."""
         assert node.op is not None
         if node in self.without_nan:
-            further = arith.CmpfOp(rhs, lhs, "ogt" if node.op.COMBINE == "max" else "olt")
-            return scope.add(arith.SelectOp(scope.add(further), rhs, lhs))
+            return self.further(scope, node, lhs, rhs)
         return emit_combine(scope, node.op.COMBINE, node.op.body().dtype, lhs, rhs)
+
+    def further(self, scope: Scope, node: ScalarNode, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+        """The greater or lesser of two floats, of two zeros the first; `lhs` where either is NaN."""
+        assert node.op is not None
+        is_further = arith.CmpfOp(rhs, lhs, "ogt" if node.op.COMBINE == "max" else "olt")
+        return scope.add(arith.SelectOp(scope.add(is_further), rhs, lhs))
 
     def store(self, stores: Sequence[Store], scope: Scope) -> None:
         for store in stores:
