@@ -39,6 +39,8 @@ class Way:
 
 
 LANES = Way(1, EIGHT - 1)
+PAIRED = Way(1, 4)
+"""The same where vectors of few lanes are read in pairs."""
 FOURS = Way(4, EIGHT - 1, strips=True)
 """Of groups the last one may overlap the one before it: rows have one at least."""
 EIGHTS = Way(EIGHT)

@@ -14,8 +14,8 @@ from xdsl.ir import Block, Region, SSAValue
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import is_number, least
-from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant, linearize
-from fuse_opt.lowering.cpu.line_loops import EIGHT, EIGHTS, FOURS, LANES, VECTORS, LineLoops, Way
+from fuse_opt.dialects.types.index_expr import Clamp, Dim, IndexExpr, constant, linearize
+from fuse_opt.lowering.cpu.line_loops import EIGHT, EIGHTS, FOURS, LANES, PAIRED, VECTORS, LineLoops, Way
 from fuse_opt.lowering.cpu.outer_vector_stage import OuterVectorStages
 from fuse_opt.lowering.cpu.split_reduction import in_pairs
 from fuse_opt.lowering.kernel.element_emitter import RowBuffer, Stage, body_cost
@@ -137,7 +137,7 @@ class OuterVectors(OuterVectorStages):
         geometry = self.geometry
         ways: list[Way] = [VECTORS]
         if least(geometry.lane.extent) < EIGHT and work <= SHORT_WORK:
-            ways = [LANES, *ways]
+            ways = [PAIRED if self._goes_by_pairs() else LANES, *ways]
             if self._goes_by_groups():
                 ways = [replace(LANES, most=FOURS.group - 1), FOURS, replace(EIGHTS, most=geometry.width), VECTORS]
         self._build_ways(self.root, ways, stages, early)
@@ -153,6 +153,18 @@ class OuterVectors(OuterVectorStages):
             and not any(lane in IndexExpr(((atom, 1),)).dims() for atom in bounded)
             and not self.memory.in_place(self.loop_body)
         )
+
+    def _goes_by_pairs(self) -> bool:
+        """Whether lanes read an odd number of neighbours each, as far as rows go, and two lanes' are two apart."""
+        lane = self.geometry.lane
+        addresses = (self.nodes.space.apply(node.address) for node in self.loop_body.loads())
+        bounded = (atom.value for each in addresses for atom, _ in each.terms if isinstance(atom, Clamp))
+        steps = [affine for each in bounded if (affine := each.coefficients()) and lane in affine]
+        odd = [
+            any(by == 1 and is_number(dim.extent) and dim.extent % 2 == 1 for dim, by in affine.items())
+            for affine in steps
+        ]
+        return self._are_words() and bool(steps) and all(odd) and all(affine[lane] == 2 for affine in steps)
 
     def _are_words(self) -> bool:
         """Whether all elements are words of 32 bits in memory."""
