@@ -55,15 +55,15 @@ from fuse_opt.lowering.loops.excess_precision import (
     store_clean,
 )
 from fuse_opt.lowering.loops.fast_math import is_fast, relax_math
-from fuse_opt.lowering.loops.index_set_splitting import split_index_sets
 from fuse_opt.lowering.loops.moderate_arguments import ask_for_moderate_arguments
 from fuse_opt.lowering.loops.nontemporal_stores import make_nontemporal
+from fuse_opt.lowering.loops.ranges.index_set_splitting import split_index_sets
+from fuse_opt.lowering.loops.ranges.sized_ends import split_sized_ends
+from fuse_opt.lowering.loops.ranges.strided_pairs import pair_strided_loads
+from fuse_opt.lowering.loops.ranges.unswitching import unswitch_loops
 from fuse_opt.lowering.loops.shared_exponentials import share_exponentials
-from fuse_opt.lowering.loops.sized_ends import split_sized_ends
-from fuse_opt.lowering.loops.strided_pairs import pair_strided_loads
 from fuse_opt.lowering.loops.strip_mining import unroll_vectors
 from fuse_opt.lowering.loops.tails.masked_tails import mask_tails
-from fuse_opt.lowering.loops.unswitching import unswitch_loops
 from fuse_opt.lowering.loops.value_tables import least_tasks, look_up_values, lookup_of
 from fuse_opt.lowering.loops.vector_widths import WIDTH
 

@@ -22,9 +22,9 @@ from xdsl.dialects.builtin import IndexType, IntegerType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from fuse_opt.lowering.loops.ranges.unswitching import RARE
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant
-from fuse_opt.lowering.loops.unswitching import RARE
 
 MOST_OPERATIONS = 600
 """Operations of all stretches."""

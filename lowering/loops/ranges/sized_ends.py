@@ -22,10 +22,10 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from fuse_opt.lowering.hints import SCALAR
-from fuse_opt.lowering.loops.index_set_splitting import MOST_OPERATIONS, SHORTEST, affine_form, affine_terms
+from fuse_opt.lowering.loops.ranges.index_set_splitting import MOST_OPERATIONS, SHORTEST, affine_form, affine_terms
+from fuse_opt.lowering.loops.ranges.unswitching import RARE
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant, iterations
-from fuse_opt.lowering.loops.unswitching import RARE
 
 _LESS = {2: 0, 3: 1}
 """By the number of a predicate, `<` and `<=`: what is added to the number on the right, so that it is `<`."""

@@ -32,7 +32,7 @@ from xdsl.utils.hints import isa
 
 from fuse_opt.lowering.hints import REPEATABLE, SCALAR, SIDE_BY_SIDE
 from fuse_opt.lowering.kernel.scope import INDEX
-from fuse_opt.lowering.loops.index_set_splitting import MOST_OPERATIONS
+from fuse_opt.lowering.loops.ranges.index_set_splitting import MOST_OPERATIONS
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, HelperCalls, Helpers, constant, is_within
 
 GROUPS = 8, 4
