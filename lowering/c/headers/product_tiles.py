@@ -20,8 +20,8 @@ from fuse_opt.lowering.c.headers.tile_steps import (
     Vectors,
     ask_for_sums,
     best_parts,
-    halved_vectors,
     in_stretches,
+    parted_vectors,
     written_out,
 )
 
@@ -157,9 +157,9 @@ class _Tile:
         lines; else a tile does that has time to load more. `is_whole` where they are all of a tile whose vectors are shorter.
         """
         kind, (a, b, c, d) = self.kind, pointers
-        vectors = halved_vectors(columns, width // self.size, width == LINE and rows > 1)
+        vectors = parted_vectors(columns, width // self.size, width == LINE and rows > 1)
         lanes, starts = vectors.lanes, vectors.starts
-        names = [[f"s{i}_{j}" for j in range(len(starts))] for i in range(rows)]
+        names = [[f"s{i}_{j}" for j in range(len(starts) - vectors.is_paired)] for i in range(rows)]
         lines = [*vectors.types(kind), *vectors.declared(names)]
         of, single = self.steps, not self.steps.outer
         places = {"a": a, "b": b, "c": kind, "d": d, "depth": "a_step" if self.transposed else "1"}
@@ -195,10 +195,11 @@ class _Tile:
     @staticmethod
     def _stored(lines: list[str], names: list[list[str]], vectors: Vectors, c: str, indent: str) -> str:
         """The text of lines, and of sums that are stored, or added to what is there."""
-        pairs = [(s, i, each) for i, row in enumerate(names) for s, each in zip(row, vectors.placed(), strict=True)]
+        pairs = [(s, i, each) for i, row in enumerate(names) for s, each in zip(row, vectors.placed(), strict=False)]
         places = [(s, f"*({of} *)({c} + {i} * c_step + {at})") for s, i, (of, at) in pairs]
-        lines = [*lines, "if (add) {", *(f"  {s} += {place};" for s, place in places), "}"]
-        lines += [f"{place} = {s};" for s, place in places]
+        last_added, last_stored = vectors.rows_of_pairs(len(names), c)
+        lines = [*lines, "if (add) {", *(f"  {s} += {place};" for s, place in places), *last_added, "}"]
+        lines += [*(f"{place} = {s};" for s, place in places), *last_stored]
         return "".join(f"{'' if line.startswith('#') else indent}{line}\n" for line in lines)
 
     def _step(
@@ -220,9 +221,11 @@ class _Tile:
             kept = [f'  __asm__("" : "+v"(b{j}));' for j, _ in placed]
             # clang has no register for vectors of 8 bytes, nor the need
             lines += ["#if !defined(__clang__)", *kept, "#endif"]
+        lines += vectors.of_pairs()
         for i, row in enumerate(names):
             lines.append(f"  const {kind} x{i} = {of.element.format(row=self._place(str(i), '0'), **places)};")
             lines.append("  " + " ".join(f"{s} += x{i} * b{j};" for j, s in enumerate(row)))
+            lines += vectors.paired(i, len(names))
         return lines
 
     def _asks_of_tile(self, rows: int, starts: list[int], pointers: _Pointers) -> list[str]:

@@ -31,39 +31,90 @@ class Vectors:
 
     lanes: int
     starts: list[int]
-    is_halved: bool
-    """Whether the last has half of the lanes, which some processors take half of the time for."""
+    part: int = 1
+    """Of the lanes, which the last has: 2 for half of them, which some processors take half of the time for; 4 for a quarter, of
+    which the sums of two rows are in one vector."""
 
     @property
     def ends(self) -> list[int]:
-        return [at + (self.lanes if of == "fo_v" else self.lanes // 2) for of, at in self.placed()]
+        return [at + (self.lanes if of == "fo_v" else self.lanes // self.part) for of, at in self.placed()]
+
+    @property
+    def is_paired(self) -> bool:
+        return self.part == 4
 
     def placed(self) -> list[tuple[str, int]]:
         """The type and place of each."""
-        last = self.starts[-1]
-        return [("fo_h" if self.is_halved and at == last else "fo_v", at) for at in self.starts]
+        last, of = self.starts[-1], {1: "fo_v", 2: "fo_h", 4: "fo_q"}[self.part]
+        return [(of if at == last else "fo_v", at) for at in self.starts]
 
     def types(self, kind: str) -> list[str]:
         """Definitions of the types, of elements of a C type."""
-        lanes = {"fo_v": self.lanes} | ({"fo_h": self.lanes // 2} if self.is_halved else {})
+        lanes = {"fo_v": self.lanes}
+        lanes |= {name: self.lanes // part for name, part in (("fo_h", 2), ("fo_q", 4)) if part <= self.part}
         vectors = {name: f"vector_size({n} * sizeof({kind})), " if n > 1 else "" for name, n in lanes.items()}
         return [
             f"typedef {kind} {name} __attribute__(({vector}aligned(sizeof({kind})), may_alias));"
             for name, vector in vectors.items()
-        ]
+        ] + ["typedef union { fo_h pair; fo_q rows[2]; } fo_p;"] * self.is_paired
 
     def declared(self, names: list[list[str]]) -> list[str]:
         """Definitions of sums, by row, that are zero."""
-        sums = [(of, s) for row in names for s, (of, _) in zip(row, self.placed(), strict=True)]
+        sums = [(of, s) for row in names for s, (of, _) in zip(row, self.placed(), strict=False)]
+        if self.is_paired:
+            sums += [("fo_h" if row + 1 < len(names) else "fo_q", f"t{row}") for row in range(0, len(names), 2)]
         kinds = dict.fromkeys(of for of, _ in sums)
         return [f"{kind} {', '.join(f'{s} = {{0}}' for of, s in sums if of == kind)};" for kind in kinds]
 
+    def of_pairs(self) -> list[str]:
+        """Of the last vector of a row of the right operand, `b`, one that has it twice, `both`."""
+        if not self.is_paired:
+            return []
+        b, lanes = f"b{len(self.starts) - 1}", ", ".join(map(str, range(self.lanes // self.part)))
+        return [
+            "#if defined(__clang__) || __GNUC__ >= 12",
+            f"  const fo_h both = __builtin_shufflevector({b}, {b}, {lanes}, {lanes});",
+            "#else",
+            f"  const fo_h both = ((fo_p){{.rows = {{{b}, {b}}}}}).pair;",
+            "#endif",
+        ]
 
-def halved_vectors(columns: int, lanes: int, may_halve: bool) -> Vectors:
-    """Vectors of so many lanes at most that hold so many columns; `may_halve` the last where they have that many."""
+    def paired(self, row: int, rows: int) -> list[str]:
+        """What is added to the last sums of a row, with those of the row before if that has no other one."""
+        if not self.is_paired or (row % 2 == 0 and row + 1 < rows):
+            return []
+        if row % 2 == 0:
+            return [f"  t{row} += x{row} * b{len(self.starts) - 1};"]
+        count = self.lanes // self.part
+        elements = ", ".join([f"x{row - 1}"] * count + [f"x{row}"] * count)
+        return [f"  t{row - 1} += (fo_h){{{elements}}} * both;"]
+
+    def rows_of_pairs(self, rows: int, c: str) -> tuple[list[str], list[str]]:
+        """What adds the last columns of so many rows of `c` to their sums, and what stores these."""
+        add: list[str] = []
+        store: list[str] = []
+        for row in range(0, rows if self.is_paired else 0, 2):
+            places = [f"*(fo_q *)({c} + {i} * c_step + {self.starts[-1]})" for i in range(row, min(row + 2, rows))]
+            if len(places) == 1:
+                add.append(f"  t{row} += {places[0]};")
+                store.append(f"{places[0]} = t{row};")
+                continue
+            add.append(f"  t{row} += ((fo_p){{.rows = {{{', '.join(places)}}}}}).pair;")
+            store += [f"{place} = ((fo_p){{t{row}}}).rows[{half}];" for half, place in enumerate(places)]
+        return add, store
+
+
+def parted_vectors(columns: int, lanes: int, may_part: bool) -> Vectors:
+    """
+    Vectors of so many lanes at most that hold so many columns; `may_part` the last where they have that many, which then is half
+    of one, or a quarter.
+    """
     found, starts = vectors_of_columns(columns, lanes)
-    is_halved = may_halve and found == lanes and 0 < columns % lanes <= lanes // 2
-    return Vectors(found, [*starts[:-1], columns - lanes // 2] if is_halved else starts, is_halved)
+    rest = columns % lanes
+    if not may_part or found < lanes or not 0 < rest <= lanes // 2:
+        return Vectors(found, starts)
+    part = 4 if rest <= lanes // 4 else 2
+    return Vectors(found, [*starts[:-1], columns - lanes // part], part)
 
 
 def ask_for_sums(rows: int, starts: list[int], c: str) -> list[str]:

@@ -29,7 +29,7 @@ void multiply(const {c} *a, const {c} *b, {c} *sums, {c} *copy, {c} *again) {{
 @needs_compiler
 @pytest.mark.parametrize("machine", ["-march=native", "-mavx2", ""])
 @pytest.mark.parametrize(("element", "c"), [("f32", "float"), ("f64", "double")])
-@pytest.mark.parametrize("columns", [43, 36])
+@pytest.mark.parametrize("columns", [43, 36, 34, 22])
 def test_a_tile_leaves_what_it_reads_to_those_after_it(
     element: str, c: str, machine: str, columns: int, tmp_path: Path
 ) -> None:
@@ -48,12 +48,36 @@ def test_a_tile_leaves_what_it_reads_to_those_after_it(
     assert (copy[:DEPTH, columns:] == 7.5).all() and (copy[DEPTH] == 7.5).all()
 
 
-@pytest.mark.parametrize(("columns", "is_halved"), [(16, False), (20, True), (24, True), (25, False), (12, False)])
-def test_the_last_vector_has_half_of_the_lanes_where_they_do(columns: int, is_halved: bool) -> None:
+@pytest.mark.parametrize(("columns", "part"), [(16, 1), (17, 4), (20, 4), (21, 2), (24, 2), (25, 1), (12, 1)])
+def test_the_last_vector_has_half_or_a_quarter_of_the_lanes_where_they_do(columns: int, part: int) -> None:
     text = tile_text(f"fo_tile_f32_6x{columns}")
     assert text is not None
-    wide = text.split("#if defined(__AVX512F__)")[1].split("#else")[0]
-    assert (f"(const fo_h *)(q + {columns - 8})" in wide) == ("fo_h" in wide) == is_halved
+    wide = text.split("#if defined(__AVX512F__)")[1].split("\n#else\n  typedef")[0]
+    assert (f"(const fo_h *)(q + {columns - 8})" in wide) == (part == 2)
+    assert (f"(const fo_q *)(q + {columns - 4})" in wide) == ("fo_q" in wide) == (part == 4)
+
+
+@needs_compiler
+@pytest.mark.parametrize("rows", [2, 3, 4, 5])
+@pytest.mark.parametrize("add", [0, 1])
+@pytest.mark.parametrize(("element", "columns"), [("f32", 17), ("f32", 100), ("f32", 67), ("f64", 9), ("f64", 34)])
+def test_rows_share_vectors_of_their_last_columns(
+    rows: int, add: int, element: str, columns: int, tmp_path: Path
+) -> None:
+    """Neither what is behind rows of the result changes, nor that of a row which no other one shares vectors with."""
+    c, dtype = ("float", np.float32) if element == "f32" else ("double", np.float64)
+    name, step = f"fo_tile_{element}_{rows}x{columns}", columns + 3
+    call = f"{name}({DEPTH}, a, 0, {DEPTH}, b, 0, {columns}, sums, 0, {step}, {add});"
+    text = f"void multiply(const {c} *a, const {c} *b, {c} *sums) {{ {call} }}"
+    library = build_helpers([name], text, "cc", "-march=native", tmp_path)
+    rng = np.random.default_rng(rows)
+    a, b, before = (
+        rng.integers(-9, 9, shape).astype(dtype) for shape in ((rows, DEPTH), (DEPTH, columns), (rows + 1, step))
+    )
+    sums, wanted = before.copy(), before.copy()
+    wanted[:rows, :columns] = before[:rows, :columns] * add + a @ b
+    library.multiply(*(ctypes.c_void_p(each.ctypes.data) for each in (a, b, sums)))
+    np.testing.assert_array_equal(sums, wanted)
 
 
 def test_tiles_are_counted_once_however_many_kernels_call_them() -> None:

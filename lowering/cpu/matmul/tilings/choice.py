@@ -113,7 +113,7 @@ DEEP_SUMS_BYTES = 256 << 10
 """Of the sums of these panels, which each block adds to."""
 FEWEST_TILES = 12
 """That read panels of narrow elements often enough: those of fewer do so while a first cache has what was copied."""
-SHORTEST_BLOCK = 64
+SHORTEST_BLOCK = 48
 """Rows of a block at least, where there are more of them for more tasks."""
 WIDENED_BYTES = 512 << 10
 """Of rows of narrow elements that are copied into wider ones: for each block of them the panels are widened again, so there are

@@ -11,6 +11,10 @@ from fuse_opt.lowering.c.headers.matrix_tiles import MOST_ROWS as MATRIX_ROWS
 
 REGISTERS = 31
 """Vectors that hold sums and elements of the right operand; one more is left for those of the left one."""
+PAIRED_SUMS = 27
+"""Vectors that hold the sums of a tile of which two rows share their last ones, at most; gcc spills some of more."""
+PAIRED_RATE = {1: 0.94, 2: 0.91, 3: 1.04, 4: 1.06, 5: 1.05, 6: 1.04}
+"""By whole vectors of such a tile: how fast it is, if its last ones take half of the time of others (measured, Zen 4)."""
 MOST_ROWS = 14
 """Of a tile: more wait for nothing, and their lines evict each other from a first cache."""
 RATE = {1: 0.85, 2: 0.97, 3: 0.98, 4: 1.0, 5: 0.99, 6: 0.97, 7: 0.93, 8: 0.8}
@@ -121,7 +125,9 @@ def _shapes(rows: int, columns: int, lanes: int, of: Vectors) -> Iterator[TileSh
         rest = columns % width
         merged = _vectors(width + rest, lanes)
         if rest and columns > width and merged in of.rate:
-            yield TileShape(-(-rows // _most_rows(merged, of)), width, width, True)
+            is_paired = _is_paired(width + rest, lanes, of)
+            most = _most_paired_rows((width + rest) // lanes) if is_paired else _most_rows(merged, of)
+            yield TileShape(-(-rows // most), width, width, True)
 
 
 def _cycles(shape: TileShape, rows: int, columns: int, lanes: int, of: Vectors) -> tuple[float, int]:
@@ -131,8 +137,26 @@ def _cycles(shape: TileShape, rows: int, columns: int, lanes: int, of: Vectors) 
     last = rest + shape.width * shape.merges
     cycles = (whole - shape.merges) * _step(height, shape.width // lanes, of)
     if last:
-        cycles += _step(height, _vectors(last, lanes), of)
+        cycles += (
+            _paired_step(height, last // lanes, of)
+            if _is_paired(last, lanes, of)
+            else _step(height, _vectors(last, lanes), of)
+        )
     return shape.tiles * cycles, -shape.width
+
+
+def _is_paired(columns: int, lanes: int, of: Vectors) -> bool:
+    """Whether the last columns are a quarter of a vector, which that of the next row fills up to a half."""
+    return of is WIDE and columns // lanes in PAIRED_RATE and 0 < columns % lanes <= lanes // 4
+
+
+def _most_paired_rows(whole: int) -> int:
+    return min(2 * PAIRED_SUMS // (2 * whole + 1), MOST_ROWS)
+
+
+def _paired_step(rows: float, whole: int, of: Vectors) -> float:
+    vectors = whole + 0.5
+    return max(rows * vectors / 2 / PAIRED_RATE[whole], (rows + vectors) / 2, of.latency, of.load * vectors)
 
 
 def _most_rows(vectors: int, of: Vectors) -> int:
