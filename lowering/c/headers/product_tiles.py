@@ -166,7 +166,8 @@ class _Tile:
         lines += [line.format(**places) for line in (*of.outer, *(of.prefetch[:1] if width == LINE else ()))]
         waits = rows <= _WAITING_ROWS
         ahead = [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {end - 1});" for end in vectors.ends]
-        far = single and (len(starts) > 2 if waits else self.is_far and rows + 2 * len(starts) <= rows * len(starts))
+        is_worth = len(starts) > 2 if waits else rows + 2 * len(starts) <= rows * len(starts)
+        far = single and self.is_far and is_worth
         asks = ahead if far and width == LINE else []
         if width == LINE:
             asks += of.prefetch[1:]

@@ -14,6 +14,7 @@ from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.products import MATMUL
+from fuse_opt.lowering.emit.c import build_program
 from fuse_opt.runtime.prepared import PreparedProgram
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
@@ -117,6 +118,22 @@ def test_few_rows_of_a_transposed_operand() -> None:
         program, plain.x, plain.w, plain.b = case.packed(), case.x, case.w.T.copy(), case.b
         assert program.stats.library_calls == 0
         assert_equal(program(case.x, case.w, case.b), plain.plain())
+
+
+def test_few_rows_ask_for_nothing_as_panels_lie_side_by_side() -> None:
+    for rows in (1, 3, 4):
+        x, w, y = f"tensor<{rows}x512xf32>", "tensor<512x1024xf32>", f"tensor<{rows}x1024xf32>"
+        module = optimized(
+            f"""
+func.func @main(%x: {x}, %w: {w} {{graph.frozen}}) -> {y} {{
+  %y = graph.matmul %x, %w : ({x}, {w}) -> {y}
+  func.return %y : {y}
+}}""",
+            DEFAULT_PIPELINE,
+        )
+        source = build_program(module).source
+        wide = source.split("void fo_tile_f32_")[1].split("#else")[0]
+        assert ("__builtin_prefetch(next" in wide or "__builtin_prefetch(q" in wide) == (rows > 3)
 
 
 @needs_compiler
