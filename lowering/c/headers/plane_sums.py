@@ -12,12 +12,10 @@ LANES = 8
 """Of a vector of 32 bytes."""
 STRIDES = (1, 2)
 """That a function may have: with 2 it takes the elements of a row apart as it reads them."""
-MOST_TAPS = 25
-"""More weights are read anew for so many rows that sums wait for them."""
-_IN_REGISTERS = 9
-"""Weights that lie in registers beside sums."""
-_ROWS = (4, 2)
-"""Rows of positions at a time, with so few taps and with more; half as many where windows are two rows apart."""
+MOST_TAPS = {1: 49, 2: 25}
+"""By how far columns are apart. More make less of the processor than copies do, and compilers take long."""
+_ROWS = 4
+"""Rows of positions at a time; half as many where windows are two rows apart."""
 
 _FUNCTION = """\
 /* {name}: at rows `top` to `bottom` and columns `left` to `right`, sums over the {taps} taps of windows of {height} rows of
@@ -56,14 +54,20 @@ static __attribute__((noinline, unused)) void {name}(const float *x, long x_at, 
   }}
 #else
   for (long y = top; y < bottom; y++) {{
-    for (long j = left; j < right; j++) {{
-      float s = 0.0f;
+    for (long j = left; j < right; j += 64) {{
+      const long some = right - j < 64 ? right - j : 64;
+      float s[64] = {{0.0f}};
       for (long t = 0; t < {taps}; t++) {{
-        const long i = y * {down} - up + t / {width}, k = j * {right} - before + t % {width};
-        const _Bool met = i >= 0 && i < rows && k >= 0 && k < count;
-        s += (met ? x[i * row + k] : 0.0f) * w[t];
+        const long i = y * {down} - up + t / {width}, first = j * {right} - before + t % {width};
+        long low = first < 0 ? ({right} - 1 - first) / {right} : 0, high = first < count ? (count - 1 - first) / {right} + 1 : 0;
+        low = low < some && i >= 0 && i < rows ? low : some, high = high < low ? low : high < some ? high : some;
+        const float *q = x + i * row + first;
+        for (long n = 0; n < low; n++) s[n] += 0.0f * w[t];
+        #pragma omp simd
+        for (long n = low; n < high; n++) s[n] += q[n * {right}] * w[t];
+        for (long n = high; n < some; n++) s[n] += 0.0f * w[t];
       }}
-      c[y * c_row + j] = s;
+      for (long n = 0; n < some; n++) c[y * c_row + j + n] = s[n];
     }}
   }}
 #endif
@@ -96,7 +100,7 @@ class _Window:
     @property
     def at_a_time(self) -> int:
         """Rows of positions."""
-        return max(_ROWS[self.taps > _IN_REGISTERS] // self.down, 1)
+        return _ROWS // self.down
 
     @property
     def offsets(self) -> list[int]:

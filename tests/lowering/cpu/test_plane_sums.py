@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from thread_counts import by_threads
 
 import fuse_opt
 from fuse_opt.lowering.cpu.convolution import loops
-from fuse_opt.lowering.cpu.convolution.any_extents.planes import FEW_TAPS
 
 Array = np.ndarray[Any, Any]
 GROUPS = 3
@@ -26,6 +25,7 @@ WINDOWS = {
     "3x3 by twos, behind": ((3, 3), (2, 2), (0, 0, 1, 1)),
     "5x5": ((5, 5), (1, 1), (2, 2, 2, 2)),
     "5x5 by twos": ((5, 5), (2, 2), (2, 2, 2, 2)),
+    "7x7": ((7, 7), (1, 1), (3, 3, 3, 3)),
     "2x4 by rows": ((2, 4), (2, 1), (1, 0, 0, 3)),
     "4x3 by columns": ((4, 3), (1, 2), (2, 1, 1, 2)),
 }
@@ -82,7 +82,7 @@ def test_sums_of_planes_are_those_of_copies(
         np.testing.assert_allclose(found, wanted, 2e-5, 2e-5, err_msg=f"{height} rows of {width}")
     assert "fo_plane_f32_" in planes.source
     assert "fo_plane_f32_" not in copies.source
-    assert ("fo_plane_f32_" in wide.source) == (prod(WINDOWS[name][0]) <= FEW_TAPS)
+    assert "fo_plane_f32_" in wide.source
 
 
 @needs_compiler
@@ -134,3 +134,35 @@ def test_other_windows_are_copied(options: str, tmp_path: Path) -> None:
     program, (x, given, _) = compiled_for(text, 32, tmp_path), arrays("3x3", 2, 11, 29)
     np.testing.assert_allclose(as_list(program(x, given))[0], as_list(fuse_opt.evaluate(text, x, given))[0], 2e-5, 2e-5)
     assert "fo_plane_f32_" not in program.source
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("flags", ["", "-mno-avx2"], ids=["vectors", "loops"])
+@pytest.mark.parametrize("name", ["3x3", "3x3 by twos", "5x5", "5x5 by twos", "2x4 by rows", "4x3 by columns"])
+def test_images_of_known_extents_are_read_where_they_lie(
+    name: str, flags: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Windows of few taps, and of more where rows of positions fill vectors; compilers that lack a function make loops."""
+    if flags and platform.machine() != "x86_64":
+        pytest.skip("a flag of x86")
+    monkeypatch.setenv("FUSE_OPT_CFLAGS", flags)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for height, width in ((9, 9), (13, 40)):
+        given = arrays(name, 2, height, width)
+        known = [f"tensor<{'x'.join(map(str, array.shape))}xf32>" for array in given]
+        wanted = as_list(fuse_opt.evaluate(program_text(name), *given))[0]
+        result = f"tensor<{'x'.join(map(str, wanted.shape))}xf32>"
+        text = program_text(name).replace(' {graph.dims = ["b", "", "h", "w"]}', "")
+        text = text.replace("-> tensor<?x3x?x?xf32>", f"-> {result}").replace(
+            "return %1 : tensor<?x3x?x?xf32>", f"return %1 : {result}"
+        )
+        text = text.replace("tensor<?x3x?x?xf32>", known[0])
+        program = compiled_for(text, 32, tmp_path)
+        with guarded() as allocate:
+            out = allocate(np.zeros_like(wanted), at_end=True)
+            program(*(allocate(array, at_end=True) for array in given), out=out)
+            np.testing.assert_allclose(out, wanted, 2e-5, 2e-5, err_msg=f"{height} rows of {width}")
+        few = np.prod(WINDOWS[name][0]) <= 9
+        fills = 4 * wanted.shape[3] >= 3 * (-(-wanted.shape[3] // 8) * 8) and max(WINDOWS[name][1]) == 1
+        assert ("fo_plane_f32_" in program.source) == (few or fills)

@@ -6,13 +6,16 @@ from sums of a block, row by row, or all at once where blocks have whole rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F32
-from fuse_opt.dialects.types.extents import smallest
+from fuse_opt.dialects.types.extents import is_number, smallest
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.c.headers.plane_sums import LANES, MOST_TAPS, STRIDES, plane_sums_name
 from fuse_opt.lowering.cpu.convolution.any_extents.blocks import BlockTasks, Positions
 from fuse_opt.lowering.cpu.convolution.any_extents.tiling import any_extents_tiling
@@ -23,21 +26,27 @@ from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
 
 FEW_TAPS = 9
-"""Of windows that are summed up so in vectors of half a register, too: more are as fast in whole ones, of copies."""
+"""Of windows that are summed up so whatever their rows are: of more, copies leave none of a vector between rows."""
 BLOCK = 4096
 """Positions of a block whose sums are not kept, about: what it reads of the input stays in a first cache."""
 
 
 def reads_planes(convolution: Convolution, register_bits: int) -> bool:
-    """Whether sums are made so: where registers are as long as vectors of the sums of a plane, or windows have few taps."""
+    """Whether sums are made so, in vectors of half a register, too: of more taps copies make more of the processor."""
     of = convolution.contraction
-    most = MOST_TAPS if register_bits == 8 * LANES * F32.itemsize else FEW_TAPS
-    if not of.is_depthwise or of.flipped or of.x_last or of.result_last:
+    if register_bits < 8 * LANES * F32.itemsize or not of.is_depthwise or of.flipped or of.x_last or of.result_last:
         return False
-    (_, height, _), (first, *window), (_, *strides) = of.positions, of.window, of.strides
+    (_, height, columns), (first, *window), (_, *strides) = of.positions, of.window, of.strides
     is_plane = of.extents[0] == first == 1 and height != 1 and max(of.dilations) == 1 and of.begins[0] == 0
+    most = MOST_TAPS.get(strides[1], 0) if of.has_any_extents or _fills_vectors(columns, strides) else FEW_TAPS
     is_few = of.taps <= most and min(window) > 1
     return is_plane and is_few and set(strides) <= set(STRIDES) and dtype(convolution.x) is convolution.sums is F32
+
+
+def _fills_vectors(columns: Extent, strides: Sequence[int]) -> bool:
+    """Whether rows of positions, which are as far apart as in the input, leave at most a quarter of their vectors."""
+    vectors = -(-columns // LANES) * LANES
+    return is_number(vectors) and 4 * columns >= 3 * vectors and max(strides) == 1
 
 
 class PlaneTasks(BlockTasks):
