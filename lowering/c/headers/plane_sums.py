@@ -20,18 +20,19 @@ _ROWS = 4
 _FUNCTION = """\
 /* {name}: at rows `top` to `bottom` and columns `left` to `right`, sums over the {taps} taps of windows of {height} rows of
    {width} that are {down} rows and {right} columns apart. The first one begins `up` rows and `before` columns outside of a
-   plane of `rows` rows of `count` elements, `row` apart, with zeros around it; rows of c are c_row apart. A product and a
-   sum round once. */
+   plane of `rows` rows of `count` elements, `row` apart, with zeros around it; rows of c are c_row apart. The same of so many
+   planes, x_plane and c_plane apart, of which the first one is of a group of so many: one after the other has weights of its
+   own. A product and a sum round once. */
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((optimize("fp-contract=fast")))
 #endif
 static __attribute__((noinline, unused)) void {name}(const float *x, long x_at, long row, long rows, long count,
-    const float *w, long w_at, float *c, long c_at, long c_row, long up, long before, long top, long bottom, long left,
-    long right) {{
+    const float *w, float *c, long c_at, long c_row, long up, long before, long top, long bottom, long left, long right,
+    long planes, long x_plane, long c_plane, long group, long groups) {{
 #if defined(__clang__)
 #pragma clang fp contract(fast)
 #endif
-  x += x_at, w += w_at, c += c_at;
+  x += x_at, c += c_at;
 #if defined(__AVX2__) && __GNUC__ >= 12 && !defined(__clang__) /* with __builtin_shufflevector */
   typedef float fo_r __attribute__((vector_size(32)));
   typedef float fo_v __attribute__((vector_size(32), aligned(4), may_alias));
@@ -40,6 +41,8 @@ static __attribute__((noinline, unused)) void {name}(const float *x, long x_at, 
   typedef int fo_mask __attribute__((vector_size(32)));
   const fo_mask lane = {{0, 1, 2, 3, 4, 5, 6, 7}};
   static const float zeros[{reach}] = {{0}};
+  for (; planes > 0; planes--, x += x_plane, c += c_plane, group = group + 1 < groups ? group + 1 : 0) {{
+  const float *of_group = w + group * {taps};
   const fo_r {weights};
   /* The last vector of a row begins earlier, where the row is as long: what it writes twice is the same. */
   for (long j = left; j < right; j += 8) {{
@@ -50,9 +53,14 @@ static __attribute__((noinline, unused)) void {name}(const float *x, long x_at, 
       continue;
     }}
     const fo_mask {masks};
+    const int stored = (1 << some) - 1;
+    (void)stored;
 {edge}
   }}
+  }}
 #else
+  for (; planes > 0; planes--, x += x_plane, c += c_plane, group = group + 1 < groups ? group + 1 : 0) {{
+  const float *of_group = w + group * {taps};
   for (long y = top; y < bottom; y++) {{
     for (long j = left; j < right; j += 64) {{
       const long some = right - j < 64 ? right - j : 64;
@@ -62,18 +70,22 @@ static __attribute__((noinline, unused)) void {name}(const float *x, long x_at, 
         long low = first < 0 ? ({right} - 1 - first) / {right} : 0, high = first < count ? (count - 1 - first) / {right} + 1 : 0;
         low = low < some && i >= 0 && i < rows ? low : some, high = high < low ? low : high < some ? high : some;
         const float *q = x + i * row + first;
-        for (long n = 0; n < low; n++) s[n] += 0.0f * w[t];
+        for (long n = 0; n < low; n++) s[n] += 0.0f * of_group[t];
         #pragma omp simd
-        for (long n = low; n < high; n++) s[n] += q[n * {right}] * w[t];
-        for (long n = high; n < some; n++) s[n] += 0.0f * w[t];
+        for (long n = low; n < high; n++) s[n] += q[n * {right}] * of_group[t];
+        for (long n = high; n < some; n++) s[n] += 0.0f * of_group[t];
       }}
       for (long n = 0; n < some; n++) c[y * c_row + j + n] = s[n];
     }}
+  }}
   }}
 #endif
 }}
 """
 _LAST = """\
+#if defined(__AVX512VL__)
+__builtin_ia32_storeups256_mask(q, {sum}, (unsigned char)stored);
+#else
 if (some == 8) *(fo_v *)q = {sum};
 else {{
   const fo_r last = {sum};
@@ -81,7 +93,8 @@ else {{
   if (some & 4) *(fo_4 *)q = *(const fo_4 *)from, from += 4, q += 4;
   if (some & 2) q[0] = from[0], q[1] = from[1], from += 2, q += 2;
   if (some & 1) q[0] = from[0];
-}}"""
+}}
+#endif"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,24 +128,28 @@ class _Window:
         return max(self.offsets) + LANES
 
     def body(self, is_edge: bool) -> str:
-        """Rows of positions of a vector; at an edge of the plane what lies outside is not read."""
+        """Rows of positions of a vector, and one that is left alone; at an edge of the plane what lies outside is not read."""
+        several = f"for (; y + 1 < bottom; y += {self.at_a_time}) {{"
         return "\n".join(
             [
-                f"for (long y = top; y < bottom; y += {self.at_a_time}) {{",
-                f"  fo_r {', '.join(f's{o} = {{0}}' for o in range(self.at_a_time))};",
-                *self._sums(is_edge),
-                *self._stores(is_edge),
-                "}",
+                "long y = top;",
+                *(several, *self._rows(self.at_a_time, is_edge), "}"),
+                *("if (y < bottom) {", *self._rows(1, is_edge), "}"),
             ]
         )
 
-    def _sums(self, is_edge: bool) -> Iterator[str]:
-        for line in range((self.at_a_time - 1) * self.down + self.height):
+    def _rows(self, rows: int, is_edge: bool) -> Iterator[str]:
+        yield f"  fo_r {', '.join(f's{o} = {{0}}' for o in range(rows))};"
+        yield from self._sums(rows, is_edge)
+        yield from self._stores(rows, is_edge)
+
+    def _sums(self, rows: int, is_edge: bool) -> Iterator[str]:
+        for line in range((rows - 1) * self.down + self.height):
             yield "  {"
             yield f"    const long i = y * {self.down} - up + {line};"
             yield "    const float *q = i >= 0 && i < rows ? x + i * row + first : zeros;"
             yield f"    const fo_r {', '.join(self._reads(is_edge))};"
-            for place in range(self.at_a_time):
+            for place in range(rows):
                 if 0 <= (above := line - place * self.down) < self.height:
                     products = (f"s{place} += x{k} * w{above * self.width + k};" for k in range(self.width))
                     yield f"    {' '.join(products)}"
@@ -148,8 +165,8 @@ class _Window:
             pair, picked = column // 2 * 2, [k + column % 2 for k in (0, 2, 8, 10, 4, 6, 12, 14)]
             yield f"x{column} = __builtin_shufflevector(g{pair}, g{pair + 1}, {', '.join(map(str, picked))})"
 
-    def _stores(self, is_edge: bool) -> Iterator[str]:
-        for place in range(self.at_a_time):
+    def _stores(self, rows: int, is_edge: bool) -> Iterator[str]:
+        for place in range(rows):
             vector = f"s{place}"
             if self.right == 2:  # halves of registers were taken apart each by itself
                 vector = f"(fo_r)__builtin_shufflevector((fo_pairs)s{place}, (fo_pairs)s{place}, 0, 2, 1, 3)"
@@ -160,7 +177,7 @@ class _Window:
             yield "  }"
 
     def text(self, name: str) -> str:
-        weights = (f"w{t} = {{{', '.join([f'w[{t}]'] * LANES)}}}" for t in range(self.taps))
+        weights = (f"w{t} = {{{', '.join([f'of_group[{t}]'] * LANES)}}}" for t in range(self.taps))
         masks = (
             f"m{number} = (lane + (int)(first + {offset}) >= 0) & (lane + (int)(first + {offset}) < (int)count)"
             for number, offset in enumerate(self.offsets)

@@ -95,7 +95,10 @@ def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Seque
     else:
         body = PositionPanels(convolution, memory, root, buffers[0] if buffers else None)
     bounds = root.block.args[-2], root.block.args[-1]
-    count_loop(root, "task", bounds, body.build)
+    if isinstance(body, PlaneTasks):
+        body.build_all(bounds)
+    else:
+        count_loop(root, "task", bounds, body.build)
     return launch_of(root, memory, scratch, prod(body.counts), task_grain(body.counts, convolution.contraction))
 
 

@@ -7,9 +7,11 @@ from sums of a block, row by row, or all at once where blocks have whole rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
 
-from xdsl.dialects import arith, memref
-from xdsl.ir import SSAValue
+from xdsl.dialects import arith, memref, scf
+from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.interfaces.shapes import dtype
@@ -49,6 +51,15 @@ def _fills_vectors(columns: Extent, strides: Sequence[int]) -> bool:
     return is_number(vectors) and 4 * columns >= 3 * vectors and max(strides) == 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Planes:
+    """Neighbours: the number of the first one, how many there are, and the group of the first one."""
+
+    first: SSAValue
+    count: SSAValue
+    group: SSAValue
+
+
 class PlaneTasks(BlockTasks):
     """A task is a block of positions of a plane."""
 
@@ -70,44 +81,58 @@ class PlaneTasks(BlockTasks):
         memory_of_sums.name_hint = "sums"
         self.sums = Sums(memory_of_sums, 1, tiling.columns)
 
+    def build_all(self, bounds: Bounds) -> None:
+        """The tasks within the bounds: those that are a plane each are one call."""
+        root, blocks = self.root, self.rows * self.parts
+        if self.result is None or (is_number(blocks) and blocks != 1):
+            count_loop(root, "task", bounds, self.build)
+            return
+        if is_number(blocks):
+            self._sum_up_planes(root, bounds)
+            return
+        is_plane = root.add(arith.CmpiOp(root.index_constant(blocks), root.index_constant(1), "eq"))
+        whole, parts = Scope(root, Block()), Scope(root, Block())
+        self._sum_up_planes(whole, bounds)
+        count_loop(parts, "task", bounds, self.build)
+        for inner in (whole, parts):
+            inner.block.add_op(scf.YieldOp())
+        root.block.add_op(scf.IfOp(is_plane, [], Region(whole.block), Region(parts.block)))
+
     def build(self, task: Scope, number: SSAValue) -> None:
         (batch, group, _, _), rows, columns = self.place(task, number)
         (_, height, width), constant = self.of.positions, self.root.index_constant
         plane = plus(task, times(task, batch, self.of.groups), group)
         task.indices = {self.epilogue.batch: plane}
+        planes = _Planes(plane, constant(1), group)
         if self.result is not None:
-            self._sum_up(
-                task, (group, plane), self.result, times(task, plane, height * width), constant(width), rows, columns
-            )
+            written = self.result, times(task, plane, height * width), constant(width)
+            self._sum_up(task, planes, written, rows, columns)
             return
         counts = [task.add(arith.SubiOp(last, first)) for first, last in (rows, columns)]
         before = plus(task, task.add(arith.MuliOp(rows[0], counts[1])), columns[0])
         at = task.add(arith.SubiOp(constant(0), before))
-        self._sum_up(task, (group, plane), self.sums.memory, at, counts[1], rows, columns)
+        self._sum_up(task, planes, (self.sums.memory, at, counts[1]), rows, columns)
         self._store(task, Positions(constant(0), rows[0], columns[0], *counts))
 
+    def _sum_up_planes(self, scope: Scope, bounds: Bounds) -> None:
+        assert self.result is not None
+        (_, height, width), constant = self.of.positions, self.root.index_constant
+        group = scope.add(arith.RemSIOp(bounds[0], constant(self.of.groups)))
+        planes = _Planes(bounds[0], scope.add(arith.SubiOp(bounds[1], bounds[0])), group)
+        written = self.result, times(scope, bounds[0], height * width), constant(width)
+        self._sum_up(scope, planes, written, (constant(0), constant(height)), (constant(0), constant(width)))
+
     def _sum_up(
-        self,
-        task: Scope,
-        place: tuple[SSAValue, SSAValue],
-        target: SSAValue,
-        at: SSAValue,
-        step: SSAValue,
-        rows: Bounds,
-        columns: Bounds,
+        self, scope: Scope, planes: _Planes, written: tuple[SSAValue, SSAValue, SSAValue], rows: Bounds, columns: Bounds
     ) -> None:
-        """Sums of a block; `place`: the numbers of the group and of the plane. Position (0, 0) would go to `at`."""
-        (_, height, width), (_, up, before) = self.of.extents, self.of.begins
-        constant, (group, plane) = self.root.index_constant, place
-        read = [
-            flat_memory(self.root, self.x),
-            times(task, plane, height * width),
-            *map(constant, (width, height, width)),
-        ]
-        weight = [flat_memory(self.root, self.weight), times(task, group, self.of.group_step)]
-        written = [flat_memory(self.root, target), at, step]
+        """Sums of a block of planes: into memory, in which position (0, 0) would go to a place, and rows are so far apart."""
+        (_, height, width), (_, up, before), constant = self.of.extents, self.of.begins, self.root.index_constant
+        x, weight, target = (flat_memory(self.root, each) for each in (self.x, self.weight, written[0]))
+        read = [x, times(scope, planes.first, height * width), *map(constant, (width, height, width)), weight]
         bounds = [constant(up), constant(before), *rows, *columns]
-        task.call_for_effect(self.name, [*read, *weight, *written, *bounds])
+        apart = constant(height * width), constant(prod(self.of.positions[1:]))
+        several = [planes.count, *apart, planes.group, constant(self.of.groups)]
+        scope.call_for_effect(self.name, [*read, target, *written[1:], *bounds, *several])
 
     def _store(self, task: Scope, block: Positions) -> None:
         """What follows the sums of a block: of all its rows at once, where these lie side by side in the result, too."""
