@@ -21,19 +21,25 @@ _NAME = re.compile(rf"fo_streamed_{_ELEMENT}_{_ELEMENT}_(\d)({FAR}?)")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8), "bf16": ("unsigned short", 2), "f16": ("unsigned short", 2)}
 STREAMS = 8
 """Rows of the right operand at a time."""
-DEPTH = 32
-"""Such rows whose sums join those of all: their sums wait in memory that a first cache holds."""
+DEPTH, LONG_DEPTH, LONG = 32, 128, 256
+"""
+Such rows whose sums join those of all: their sums wait in memory that a first cache holds. The second of more rows than the third
+where sums of eight are in two halves, so that rounding errors are no larger; joining less often is 1.01 to 1.03 times as fast
+(Zen 4).
+"""
+HALVED_ROWS = 3
+"""Rows of the result up to which there are registers for halves."""
 SUMS_BYTES = 16 << 10
 """Of the sums of a row of the result at most."""
 ALL_SUMS_BYTES = 24 << 10
 """Of the sums of all rows at most."""
 _BYTES, _WIDE_BYTES = 32, LINE
 """Of a vector: those of sixteen registers, and of thirty-two. No bit depends on it."""
-_PAIRED_ROWS = {_BYTES: 4, _WIDE_BYTES: 3}
+_PAIRED_ROWS = {_BYTES: (1, 4), _WIDE_BYTES: (2, 3)}
 """
-By the bytes of a vector: rows of the result up to which two vectors of their sums are side by side, else there is one. Streams
-whose lines are met in turn are read the fastest: with four or eight vectors, one to eight rows take 1.0 to 1.4 times as long, and
-from memory one line at a time is the best (measured on Zen 4).
+By the bytes of a vector: rows of the result, the fewest and the most, of whose sums two vectors are side by side, else there is
+one. Streams whose lines are met in turn are read the fastest: with four or eight vectors, one to eight rows take 1.0 to 1.4 times
+as long, and from memory one line at a time is the best (measured on Zen 4).
 """
 
 _TEXT = """\
@@ -53,8 +59,9 @@ static __attribute__((noinline, unused)) void {name}(long k, long n, const {a} *
   {c} part[{rows}][{most}] __attribute__((aligned(64)));
   {c} x[{streams}][{rows}];
   a += a_at, b += b_at, c += c_at;
-  for (long from = 0; from < k || from == 0; from += {depth}) {{
-    const long last = k - from < {depth} ? k : from + {depth};
+  const long depth = {depth};
+  for (long from = 0; from < k || from == 0; from += depth) {{
+    const long last = k - from < depth ? k : from + depth;
     long u = from;
     int has_part = (last - u) % {streams} || u == last;
     if (has_part)
@@ -120,7 +127,7 @@ def streamed_text(name: str) -> str | None:
         wide_types=_types(kind, right, _WIDE_BYTES),
         types=_types(kind, right, _BYTES),
         streams=STREAMS,
-        depth=DEPTH,
+        depth=f"k > {LONG} ? {LONG_DEPTH} : {DEPTH}" if rows <= HALVED_ROWS else DEPTH,
         left=_widened(left, "a[i * a_step + (u + s) * a_beside]"),
         last_left=_widened(left, "a[i * a_step + u * a_beside]"),
         last_right=_widened(right, "q[j]"),
@@ -145,7 +152,8 @@ def _loops(rows: int, right: str, width: int, size: int, *, is_far: bool) -> str
     ask for what the next streams have there (asking for what the last cache has makes them .75 to 1.0 times as fast; Zen 4).
     """
     text, lanes, line = "", width // size, LINE // _TYPES[right][1]
-    most = 2 if rows <= _PAIRED_ROWS[width] else 1
+    fewest, last = _PAIRED_ROWS[width]
+    most = 2 if fewest <= rows <= last else 1
     beside = max(1, min(most, line // lanes)) if is_far else most
     for vectors in sorted({beside, 1}, reverse=True):
         ahead = [
@@ -165,17 +173,20 @@ def _loops(rows: int, right: str, width: int, size: int, *, is_far: bool) -> str
 def _step(rows: int, vectors: int, kind: str, loads: list[str], lanes: int) -> str:
     """What is added to sums of all rows at a column, or vectors of these; {s} is a stream."""
     pairs = [(i, v) for i in range(rows) for v in range(vectors)]
-    lines = [f"  {kind} " + ", ".join(f"s{i}_{v} = {{0}}" for i, v in pairs) + ";"]
+    halves = "sr" if rows <= HALVED_ROWS else "s"
+    lines = [f"  {kind} " + ", ".join(f"{half}{i}_{v} = {{0}}" for half in halves for i, v in pairs) + ";"]
     for s in range(STREAMS):
+        half = halves[s * len(halves) // STREAMS]
         lines += ["  {", *(f"  {load.replace('{s}', str(s))}" for load in loads)]
         for i in range(rows):
             lines.append(f"    const fo_c y{i} = x[{s}][{i}];")
-            lines.append("    " + " ".join(f"s{i}_{v} += y{i} * b{v};" for v in range(vectors)))
+            lines.append("    " + " ".join(f"{half}{i}_{v} += y{i} * b{v};" for v in range(vectors)))
         lines.append("  }")
 
     def each(text: str) -> list[str]:
         return [text.format(i=i, v=v, at=f"j + {v * lanes}", kind=kind) for i, v in pairs]
 
+    lines += each("  s{i}_{v} += r{i}_{v};") if len(halves) > 1 else []
     for holds, place in (("has_part", "part[{i}] + {at}"), ("joins", "c + {i} * c_step + {at}")):
         lines += [f"  if ({holds}) {{", *each("    s{i}_{v} = *({kind} *)(" + place + ") + s{i}_{v};"), "  }"]
     lines += each("  *({kind} *)(to + {i} * to_step + {at}) = s{i}_{v};")

@@ -144,10 +144,11 @@ func.func @main(%x: {x}, %w: {w}) -> {y} {{
 
 
 @needs_compiler
-@pytest.mark.parametrize("depth", [8, 9, 15, 31, 32, 33, 39, 40, 41, 63, 64, 71, 97, 150])
+@pytest.mark.parametrize("depth", [8, 9, 15, 31, 32, 33, 40, 63, 71, 97, 128, 256, 257, 263, 264, 265, 384, 391, 392])
 def test_every_depth(depth: int) -> None:
     check(1, depth, 259, follows=depth % 2 == 0)
     if depth > 3 * DEPTH:
+        check(4, depth, 2800, follows=depth % 2 == 0)
         check(3, depth, 2800, follows=depth % 2 == 1)
 
 
