@@ -139,13 +139,7 @@ class TileCalls:
             either(
                 scope,
                 block.is_last,
-                lambda inner: count_loop(
-                    inner,
-                    "column",
-                    (start, block.columns),
-                    lambda s, at: self._rows(s, tile, first, at, tiling.rest, block),
-                    tiling.rest,
-                ),
+                lambda inner: self._over_rest(inner, tile, first, block),
                 lambda inner: self._rows(inner, tile, first, start, tiling.width, block),
             )
             if block.finish is not None:
@@ -159,6 +153,21 @@ class TileCalls:
         )
         if block.finish is not None:
             block.finish(scope, tile)
+
+    def _over_rest(self, scope: Scope, tile: SSAValue, first: SSAValue, block: TileBlock) -> None:
+        """
+        Tiles of the columns of a last panel: of a vector each, and of one and a half where half a one is enough at the end. Half
+        a vector by itself waits for sums as long as a whole one.
+        """
+        constant, step = scope.root.index_constant, self.tiling.rest
+        left = scope.add(arith.RemSIOp(block.columns, constant(step)))
+        is_half = scope.add(arith.CmpiOp(scope.add(arith.SubiOp(left, constant(1))), constant(step // 2), "ult"))
+        is_more = scope.add(arith.CmpiOp(block.columns, constant(step), "sgt"))
+        is_half = scope.add(arith.AndIOp(is_half, is_more))
+        before = scope.add(arith.SubiOp(scope.add(arith.SubiOp(block.columns, left)), constant(step)))
+        end = scope.add(arith.SelectOp(is_half, before, block.columns))
+        count_loop(scope, "column", (constant(0), end), lambda s, at: self._rows(s, tile, first, at, step, block), step)
+        either(scope, is_half, lambda inner: self._rows(inner, tile, first, end, step + step // 2, block))
 
     def _groups(self, scope: Scope, block: TileBlock, build: Callable[[Scope, SSAValue, int], None]) -> None:
         """The panel's columns, as many at a time as a tile has, and then those that are left over in the last one."""

@@ -44,7 +44,7 @@ def shapes(name: str, m: int, n: int) -> tuple[tuple[int, ...], ...]:
 def test_tiles_of_both_widths_are_right_at_all_sizes(name: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(2412)
     narrow, wide = (compiled_for(PROGRAMS[name], size, tmp_path) for size in (32, 64))
-    for number, n in enumerate((1, 5, 15, 16, 17, 32, 37, 64, 65, 131, 257)):
+    for number, n in enumerate((1, 5, 15, 16, 17, 24, 32, 37, 64, 65, 84, 131, 257)):
         for m in (1, 2, 5, 6, 7, 13, 25, 61):
             given = [rng.standard_normal(shape).astype(np.float32) for shape in shapes(name, m, n)]
             with guarded() as allocate:
@@ -58,7 +58,7 @@ def test_tiles_of_both_widths_are_right_at_all_sizes(name: str, tmp_path: Path) 
 @needs_compiler
 def test_tiles_are_as_wide_as_the_record_says(tmp_path: Path) -> None:
     given = [np.ones(shape, np.float32) for shape in shapes("columns", 30, 70)]
-    for size, widths in ((32, {"16"}), (64, {"16", "64"})):
+    for size, widths in ((32, {"16"}), (64, {"16", "24", "64"})):
         program = compiled_for(COLUMNS, size, tmp_path)
         program(*given)
         assert set(re.findall(r"void fo_tile_f32_\dx(\d+)\(", program.source)) == widths
