@@ -97,7 +97,7 @@ def _loops(cut: CutProduct) -> KernelLoops:
             parts = FEWEST_PANELS if tiling.copies_tiles else FEWEST_TASKS
         elif tiling.tiles == 1:
             parts = product.columns // LEAST_STRETCH
-        tasks, least = (tiling.panels,), -(-tiling.panels // max(1, parts))
+        tasks, least = (tiling.panels,), _even_share(tiling.panels, -(-tiling.panels // max(1, parts)))
         count_loop(
             root,
             "first",
@@ -117,6 +117,18 @@ def _loops(cut: CutProduct) -> KernelLoops:
     grain = max(least, -(-WORK_PER_CHUNK * estimate(every) // max(estimate(product.operations), 1)))
     parameters, sizes = tuple(cut.memory.parameters), tuple(root.sizes)
     return KernelLoops(root.block, parameters, cut.memory.shared, every, grain, root.helpers, sizes)
+
+
+def _even_share(panels: int, most: int) -> int:
+    """
+    Panels of a chunk, so many at most and half as many at least, such that chunks are alike, and two or four threads have as many
+    of them (36 panels by 5 are 20 for one of two threads, and 16 for the other).
+    """
+    for threads in (4, 2):
+        for share in range(most, most // 2, -1):
+            if panels % (threads * share) == 0:
+                return share
+    return most
 
 
 class _Tiles(PanelProducts):

@@ -18,6 +18,7 @@ import fuse_opt
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_of
 from fuse_opt.lowering.cpu.matmul.tilings.choice import choose_tiling
 from fuse_opt.lowering.cpu.matmul.tilings.tiling import Tiling
+from fuse_opt.lowering.emit.c import build_program
 from fuse_opt.runtime.cpu.program import CpuProgram
 
 Array = np.ndarray[Any, Any]
@@ -296,6 +297,13 @@ def test_rows_meet_all_panels_of_a_small_right_operand_and_share_them_out() -> N
     case.check()
     few = Case(400, 90, 64).tiling()
     assert few.panels == 1 and few.row_blocks > 2
+
+
+@pytest.mark.parametrize(("rows", "columns", "grain"), [(197, 2304, 3), (197, 1021, 2)])
+def test_threads_share_panels_evenly(rows: int, columns: int, grain: int) -> None:
+    case = Case(rows, 768, columns)
+    source = build_program(apply(parse(case.text), ["wrap-kernels", "schedule-kernels"])).source
+    assert f", {-(-columns // 64)}, {grain});" in source
 
 
 def test_unfuse_takes_the_product_and_what_follows_apart() -> None:
