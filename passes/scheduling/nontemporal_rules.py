@@ -26,16 +26,22 @@ from fuse_opt.passes.memory.inplace_rules import InplaceRules, KernelRules
 WAITS_FOR_MEMORY = {"pointwise": 0.7, "row": 0.8, "tile": 0.7}
 """By kind of the schedules whose loops can store so: arithmetic in the time of memory, beyond which cycles of the stores cost
 more than what is not read saves. The loops of a row overlap both less than one loop does."""
+LIGHT, LONG_ROW = 0.4, 1 << 14
+"""The same of rows of fewer bytes: softmax of 128 to 903 f32 took .71 to .88 of the time with ordinary stores, of 1,536 to 3,001
+.95 to 1.04, of 8,192 1.25 (Zen 4)."""
 OUTSIDE_CACHES = 2
 """Times the last level cache that a kernel moves, from which on nothing of it is left there for the next run."""
 SMALLEST_PART = 16
 """Of the bytes that a kernel moves, the part of a result that is worth it."""
 LINE = 64
 """Bytes of a cache line."""
-LONGEST_BROKEN_ROW = 3584
-"""Bytes of a row from which on it does not count that it begins and ends within a line: of 357, 517, 771, 1,021 f32, RMS norm and
-softmax took 1.5, 1.15, 1.0 to 1.2 and 0.8 times the time that they took with ordinary stores, `x[i % n] * 1.5 + y` of 193, 357,
-517, 771 and 901 1.45, 1.23, 1.1, 1.0 and .82 times."""
+LONGEST_BROKEN_ROW = {"pointwise": 3584, "row": 2816}
+"""By kind, bytes of a row from which on it does not count that it begins and ends within a line: `x[i % n] * 1.5 + y` of 193,
+357, 517, 771 and 901 f32 took 1.45, 1.23, 1.1, 1.0 and .82 times the time that it took with ordinary stores, layer norm of 647,
+711, 801 and 903 1.05, .93, .81 and .77 times, RMS norm 1.2, 1.03, 1.07 and .73 times (Zen 4)."""
+SHORTEST_ROW = 2240
+"""Bytes of a row of a `row` kernel from which on it is worth it: with ordinary stores layer norms of 256, 320, 448 and 544 f32
+took .8, .8, .89 and .94 of the time, RMS norms .91, .7, .92 and .84, of 560 and more 1.0 to 1.2 (Zen 4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +79,25 @@ class StoreRules:
         if moved < self.least:
             return Verdict()
         arithmetic, memory = self.device.work_seconds(_work(loop_body)), self.device.move_seconds(moved)
+        is_row = kernel.schedule_kind() == "row"
+        rows = [] if kernel.schedule_kind() == "tile" else _rows(loop_body)
+        if is_row and max(rows, default=LONG_ROW) < LONG_ROW:
+            share = LIGHT
         if arithmetic > share * memory:
             message = (
                 f"stores through the caches: {arithmetic * 1e6:.0f} us of arithmetic for {memory * 1e6:.0f} of memory"
             )
             return Verdict("arithmetic-bound", message, "less arithmetic")
-        if kernel.schedule_kind() != "tile" and (row := _broken_row(loop_body)):
+        longest = LONGEST_BROKEN_ROW.get(kernel.schedule_kind() or "", 0)
+        if row := next((row for row in rows if row % LINE and row < longest), None):
             return Verdict(
                 "broken-lines",
                 f"stores through the caches: rows of {row} bytes begin and end within lines of {LINE}",
                 f"rows that are multiples of {LINE} bytes",
             )
+        if is_row and max(rows, default=SHORTEST_ROW) < SHORTEST_ROW:
+            message = f"stores through the caches: rows have {max(rows)} bytes, not {SHORTEST_ROW}"
+            return Verdict("short-rows", message, "longer rows")
         refusals = [self._refuse(kernel, result, moved) for result in kernel.results]
         if None in refusals:
             return Verdict("nontemporal", f"stores past the caches: it moves {moved} bytes")
@@ -122,14 +136,13 @@ def _loaded_bytes(loop_body: LoopBody) -> int:
     return sum(elements * dtype(value).itemsize for value, elements in read.items())
 
 
-def _broken_row(loop_body: LoopBody) -> int | None:
-    """Bytes of a short row of results that begins and ends within cache lines: of those that a loop goes along."""
+def _rows(loop_body: LoopBody) -> list[int]:
+    """Bytes of the rows of results that a loop goes along."""
     if loop_body.is_row:
         length = prod(dim.extent for index in loop_body.columns for dim in index.dims())
     else:
         length = side_by_side(loop_body)
-    rows = [length * dtype(store.node.value).itemsize for store in loop_body.stores if not store.per_row]
-    return next((row for row in rows if row % LINE and row < LONGEST_BROKEN_ROW), None)
+    return [length * dtype(store.node.value).itemsize for store in loop_body.stores if not store.per_row]
 
 
 def _work(loop_body: LoopBody) -> int:

@@ -186,11 +186,14 @@ def test_short_rows_and_ordinary_stores_stay(extents: Sequence[int], schedule: s
     assert "fo_stream" not in text_of(apply(parse(written.text()), ["convert-fused-to-loops"]))
 
 
+CODES = ("nontemporal", "arithmetic-bound", "broken-lines", "short-rows", "stays-in-cache")
+
+
 def schedule_remarks(text: str, passes: str = "schedule-kernels") -> list[tuple[str, bool]]:
     """By kernel: why it stores as it does, and whether its schedule says nontemporal."""
     with collect() as remarks:
         module = apply(parse(text), ["wrap-kernels", passes])
-    codes = [r.code for r in remarks if r.code in ("nontemporal", "arithmetic-bound", "broken-lines", "stays-in-cache")]
+    codes = [r.code for r in remarks if r.code in CODES]
     flags = [kernel.schedule is not None and "stores" in kernel.schedule.data for kernel in kernels(module)]
     return list(zip([*codes, *[""] * (len(flags) - len(codes))], flags, strict=True))
 
@@ -221,9 +224,16 @@ def test_large_results_that_wait_for_memory(argument: str, body: str, expected: 
 
 @pytest.mark.parametrize(
     ("length", "expected"),
-    [(512, ("nontemporal", True)), (517, ("broken-lines", False)), (1021, ("nontemporal", True))],
+    [
+        (512, ("short-rows", False)),
+        (576, ("nontemporal", True)),
+        (647, ("broken-lines", False)),
+        (711, ("nontemporal", True)),
+    ],
 )
-def test_short_rows_that_share_cache_lines_go_through_the_caches(length: int, expected: tuple[str, bool]) -> None:
+def test_short_rows_and_those_that_share_cache_lines_go_through_the_caches(
+    length: int, expected: tuple[str, bool]
+) -> None:
     rows = f"tensor<{(1 << 25) // length}x{length}xf32>"
     column = rows.replace(f"x{length}x", "x1x")
     text = f"""
@@ -236,6 +246,15 @@ func.func @main(%x: {rows}) -> {rows} {{
   func.return %r : {rows}
 }}"""
     assert schedule_remarks(text) == [expected]
+
+
+@pytest.mark.parametrize(("length", "expected"), [(1024, "arithmetic-bound"), (8192, "nontemporal")])
+def test_rows_that_compute_more_go_past_the_caches_where_they_are_long(length: int, expected: str) -> None:
+    rows = f"tensor<{(1 << 25) // length}x{length}xf32>"
+    text = f"func.func @main(%x: {rows}) -> {rows} {{ %y = graph.softmax %x : ({rows}) -> {rows} func.return %y : {rows} }}"
+    with collect() as remarks:
+        apply(parse(text), ["decompose", "fuse-row", "wrap-kernels", "schedule-kernels"])
+    assert [r.code for r in remarks if r.code in CODES] == [expected]
 
 
 @pytest.mark.parametrize(
