@@ -14,6 +14,11 @@ ROLLED = "fused.rolled"
 where the one around it is unrolled."""
 
 
+STREAMED = "fused.streamed"
+"""Attribute of a loop over what memory holds, which no compiler is to unroll: some processors tell by the instruction that reads
+what to fetch next."""
+
+
 SCALAR = "fused.scalar"
 """Attribute of a loop that compilers are to make no vectors of: it has few iterations."""
 

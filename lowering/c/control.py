@@ -11,7 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from fuse_opt.lowering.c.expressions import ExpressionPrinter, row_key, row_type, type_name
 from fuse_opt.lowering.c.op_table import Level
-from fuse_opt.lowering.hints import ROLLED, SCALAR, SIDE_BY_SIDE, UNROLL
+from fuse_opt.lowering.hints import ROLLED, SCALAR, SIDE_BY_SIDE, STREAMED, UNROLL
 
 
 class ControlPrinter(ExpressionPrinter):
@@ -85,14 +85,14 @@ class ControlPrinter(ExpressionPrinter):
         by = self.text(step)
         if (unroll := op.attributes.get(UNROLL)) is not None:
             self.emit(f"#pragma unroll {unroll.value.data}" if isinstance(unroll, IntegerAttr) else "#pragma unroll")
-        if ROLLED in op.attributes:
-            for line in self.language.rolled:
+        for attribute, lines in ((STREAMED, self.language.streamed), (ROLLED, self.language.rolled)):
+            for line in lines if attribute in op.attributes else ():
                 self.emit(line)
         name = self.fresh_name(induction, "i")
         self.bind(induction, name)
         advance = f"++{name}" if by == "1" else f"{name} += {by}"
         self.emit(f"for ({self.c_type(induction.type, op)} {name} = {start}; {name} < {end}; {advance}) {{")
-        if SCALAR in op.attributes:
+        if SCALAR in op.attributes or STREAMED in op.attributes:
             self.indent += 1
             for line in self.language.scalar:
                 self.emit(line)

@@ -54,6 +54,8 @@ class CLanguage:
     """A load from the address {0}, and a store of {1} there, of what is not wanted again; None where they are as others."""
     rolled: tuple[str, ...] = ()
     """Lines before a loop that is not to be unrolled."""
+    streamed: tuple[str, ...] = ()
+    """The same of one that no compiler is to unroll."""
     scalar: tuple[str, ...] = ()
     """Lines that begin the body of a loop of which no vectors are to be made."""
     prefers: tuple[str, ...] = ()
@@ -251,6 +253,7 @@ C = CLanguage(
     local_vector="{0} {1} __attribute__((vector_size({2} * sizeof({0}))))",
     scalar=('__asm__("");',),
     rolled=("#ifdef __clang__", "#pragma clang loop unroll(disable)", "#endif"),
+    streamed=("#ifdef __clang__", "#pragma clang loop unroll(disable)", "#else", "#pragma GCC unroll 1", "#endif"),
     prefers=(
         "#if defined(__x86_64__) && !defined(__clang__){where}",
         '__attribute__((noinline, target("prefer-vector-width={bits}")))',

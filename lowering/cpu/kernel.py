@@ -23,7 +23,7 @@ from fuse_opt.lowering.hints import LIMITS, PADDED, WORK
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import extent
-from fuse_opt.lowering.kernel.loop_splitting import Fixed, part_bounds, part_length, task_parts
+from fuse_opt.lowering.kernel.loop_splitting import Fixed, outside_caches, part_bounds, part_length, task_parts
 from fuse_opt.lowering.kernel.row_stages import (
     LARGEST_ROW,
     KeepRules,
@@ -226,6 +226,8 @@ class PassLoops(DeferredRows):
         overlap = not self.memory.nontemporal and self.overlaps(stages, self.memory.overlap)
         if self.memory.next_row != "left" and (asking := asking_stage(self, stages, overlap)) is not None:
             self._asks = asking, [stage for stage in stages if stage.dims == asking.dims], task
+        # whatever the schedule says of rows and stores, which leave bits as they are
+        self.waits_for_memory = outside_caches(loop_body) and not self.overlaps(stages, "modelled")
         bounds, host = (self.begin, self.end), self.host(stages) if self.memory.deferred else None
         if host is not None:
             self.build_deferred(task, bounds, stages, once, host)

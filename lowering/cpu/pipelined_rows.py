@@ -22,6 +22,7 @@ from fuse_opt.dialects.analysis.loop_body import Store
 from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.lowering.cpu.stages.lane_choice import MOST_STREAMED
 from fuse_opt.lowering.cpu.stages.loop_parts import Range
 from fuse_opt.lowering.cpu.stages.stage import Beside, StageLoops
 from fuse_opt.lowering.kernel.element_emitter import Stage
@@ -39,7 +40,8 @@ FEWEST_OF_SIZE = 512
 
 FEWEST_APART, FEWEST_LONG = 96, 256
 """Elements of shorter and of longer rows from which on rows outside of caches do not overlap: RMS norms of 89 to 127 took .84 to
-.87 of the time, of 71 1.02, of 39 1.12; layer norms of 105 and 127 .84 and .94, of 193 1.11, of 291 to 771 .76 to .93 (Zen 4)."""
+.87 of the time, of 71 1.02, of 39 1.12; layer norms of 105 and 127 .84 and .94, of 171 1.3, of 291 to 771 .69 to .93 (Zen 4).
+Where no loop is between the first and the last one, rows of 116 to 487 take .85 to .96, of 539 1.16, of 599 to 801 .96 to 1."""
 
 
 class PipelinedRows(StageLoops):
@@ -69,7 +71,9 @@ class PipelinedRows(StageLoops):
         length = first.dims[0].extent
         if isinstance(length, Size) or any(stage.stores or stage.left for stage in others):
             return False
-        return length >= FEWEST_APART if length < FEWEST else bool(others) and length >= FEWEST_LONG
+        if not others:
+            return FEWEST_APART <= length <= MOST_STREAMED
+        return length >= FEWEST_APART if length < FEWEST else length >= FEWEST_LONG
 
     def build_pipelined(self, task: Dim, bounds: Range, stages: Sequence[Stage], once: Sequence[Store]) -> None:
         """The loop over rows within the bounds; what is stored `once` for a row comes last."""

@@ -38,8 +38,9 @@ class LaneJoins(LaneChoice):
         last = stage.dims[-1]
         kinds = (dtype(node.value).compute for node in stage.reductions)
         are_vectors = lanes == WIDTH and all(kind.itemsize == NARROWEST for kind in kinds)
-        in_registers = are_vectors and isinstance(last.extent, Size) and last not in bounds
-        many = 2 if in_registers and len(stage.dims) == 1 else 1
+        of_size = are_vectors and isinstance(last.extent, Size) and last not in bounds
+        in_registers = of_size or self.is_streamed(stage)
+        many = 2 if of_size and len(stage.dims) == 1 else 1
         made = [[self._accumulator(node, lanes, in_registers) for node in stage.reductions] for _ in range(many)]
         self._start(stage, made[:1], outer, lanes)
         return made

@@ -14,7 +14,7 @@ from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.cpu.stages.lane_joins import Accumulators, LaneJoins
 from fuse_opt.lowering.cpu.stages.loop_parts import Bounds, Range
-from fuse_opt.lowering.hints import ROLLED
+from fuse_opt.lowering.hints import ROLLED, STREAMED
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_combine
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
@@ -136,7 +136,7 @@ class StageLoops(LaneJoins):
         self._join_lanes(stage, scope, first, memories[0], constant(lanes), turns=memories[1:])
         block.add_op(scf.YieldOp())
         loop = self.loop(block, lower, middle, step=lanes)
-        loop.attributes[ROLLED] = UnitAttr()
+        loop.attributes[STREAMED if self.is_streamed(stage) else ROLLED] = UnitAttr()
         if last in bounds or may_exceed(last.extent, lanes - 1):
             outer.block.add_op(loop)
         self._join_all(

@@ -9,6 +9,7 @@ from lowered_programs import assert_close, needs_compiler
 
 import fuse_opt
 from fuse_opt.lowering.emit import build_program
+from fuse_opt.lowering.kernel import loop_splitting
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.host.thread_pool import num_threads, set_num_threads
 
@@ -62,7 +63,9 @@ def test_the_first_stage_of_the_next_short_row_comes_first(op: str) -> None:
         ("layer_norm", 539, False),
         ("layer_norm", 105, False),
         ("layer_norm", 39, True),
-        ("l2_normalize", 539, True),
+        ("layer_norm", 171, True),
+        ("l2_normalize", 539, False),
+        ("l2_normalize", 39, True),
         ("l2_normalize", 105, False),
     ],
 )
@@ -74,9 +77,14 @@ def test_rows_that_memory_holds_overlap_where_something_is_put_down_between(
 
 
 @needs_compiler
+@pytest.mark.parametrize("in_memory", (False, True))
 @pytest.mark.parametrize("columns", (39, 96, 127, 300, 1021))
 @pytest.mark.parametrize("op", ("softmax", "layer_norm", "l2_normalize"))
-def test_the_bits_are_those_of_rows_apart(op: str, columns: int) -> None:
+def test_the_bits_are_those_of_rows_apart(
+    op: str, columns: int, in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_memory:
+        monkeypatch.setattr(loop_splitting, "OUTSIDE_CACHES", 1)
     x = np.random.default_rng(columns).standard_normal((11, columns), np.float32)
     module = text_of(apply(parse(of_rows(op, 11, columns)), PASSES))
     texts = [module.replace("schedule = {", f'schedule = {{overlap = "{word}", ') for word in ("never", "always")]
