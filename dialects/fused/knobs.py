@@ -217,7 +217,7 @@ REGISTER_BITS = Knob(
     False,
     "bits of a register: of so many at most are the variables that are accumulators of rows whose length is a size, and the last "
     "vectors of columns of which there are a size; for 256 no such rows of 8 elements or fewer share a vector, which add up in "
-    "another order, and depthwise convolutions of 10 to 25 taps read images of any extents in place",
+    "another order",
     usual=512,
 )
 RIGHT_OPERAND = Knob(

@@ -82,7 +82,7 @@ def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Seque
     root, buffers = launch_root(memory, scratch)
     if _has_lanes(convolution):
         body: ConvolutionTask | ChannelLanes | RowPanels | BlockTasks = ChannelLanes(convolution, memory, root)
-    elif reads_planes(convolution, memory.register_bits):
+    elif reads_planes(convolution):
         body = PlaneTasks(convolution, memory, root)
     elif convolution.contraction.has_any_extents and reads_lines(convolution):
         body = LineTasks(convolution, memory, root)

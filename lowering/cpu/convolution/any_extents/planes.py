@@ -1,4 +1,4 @@
-"""Depthwise convolutions of images of any extents: vectors are of neighbouring positions of a row, in registers as long.
+"""Depthwise convolutions whose vectors are of neighbouring positions of a row, of images of any extents and of known ones.
 
 A window reads a plane where it lies. A result that nothing follows is written where it goes; what follows other ones is computed
 from sums of a block, row by row, or all at once where blocks have whole rows.
@@ -33,10 +33,10 @@ BLOCK = 4096
 """Positions of a block whose sums are not kept, about: what it reads of the input stays in a first cache."""
 
 
-def reads_planes(convolution: Convolution, register_bits: int) -> bool:
+def reads_planes(convolution: Convolution) -> bool:
     """Whether sums are made so, in vectors of half a register, too: of more taps copies make more of the processor."""
     of = convolution.contraction
-    if register_bits < 8 * LANES * F32.itemsize or not of.is_depthwise or of.flipped or of.x_last or of.result_last:
+    if not of.is_depthwise or of.flipped or of.x_last or of.result_last:
         return False
     (_, height, columns), (first, *window), (_, *strides) = of.positions, of.window, of.strides
     is_plane = of.extents[0] == first == 1 and height != 1 and max(of.dilations) == 1 and of.begins[0] == 0
