@@ -147,6 +147,8 @@ class StageLoops(LaneJoins):
             self.rest_beside(beside, (middle, upper), lanes)
         if carried:
             return self._reduce_innermost(stage, outer, {**bounds, last: (middle, upper)}, carried)
+        if last not in bounds and not has_rest:
+            return []
         if self.rows_have_room and self._may_compute_beyond(stage):
             self._join_with_room(stage, outer, first, memories[0], lanes, (middle, upper), last in bounds)
             return []
@@ -165,7 +167,7 @@ class StageLoops(LaneJoins):
                 self._join_at(
                     stage, outer, first, memories[0], begin, constant(width), self._lanes_of(-1 << width - short)
                 )
-        elif last in bounds or has_rest:
+        else:
             self._join_at(stage, outer, first, memories[0], middle, rest)
         return []
 

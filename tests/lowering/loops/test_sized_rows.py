@@ -97,3 +97,40 @@ def test_whole_vectors_are_loops_of_known_length(name: str) -> None:
     simd = re.findall(r"#pragma omp simd\n *for \(long \w+ = \w+; \w+ < (\w+);", program.source)
     assert simd
     assert not [end for end in simd if end.startswith("whole")]
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("multiple", [8, 16, 32, 64, 128])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "kept", "half", "down"])
+def test_rows_of_whole_vectors_have_nothing_left_over(name: str, multiple: int) -> None:
+    """Lengths that are known to be multiples: what joins the last elements of others must not join the last vector again."""
+    symbols = (
+        f"attributes {{graph.symbols = {{m = {{multiple = {multiple} : i64}}, n = {{multiple = {multiple} : i64}}}}}}"
+    )
+    text, rng = TEXTS[name].replace(") {\n", f") {symbols} {{\n", 1), np.random.default_rng(2911)
+    text = text.replace("-> tensor<?x?xf32> {\n", f"-> tensor<?x?xf32> {symbols} {{\n", 1)
+    text = text.replace("-> tensor<?x?xf16> {\n", f"-> tensor<?x?xf16> {symbols} {{\n", 1)
+    assert symbols in text
+    program = fuse_opt.compile(text)
+    for times in (1, 2, 3, 5, 8, 17):
+        dtype = np.float16 if name == "half" else np.float32
+        n = times * multiple
+        given = [rng.standard_normal(shape).astype(dtype) for shape in ((multiple, n), (n,))[: text.count("%w:") + 1]]
+        wanted = _all(fuse_opt.evaluate(text, *given))
+        with guarded() as allocate:
+            for a, b in zip(_all(program(*(allocate(each, at_end=True) for each in given))), wanted, strict=True):
+                assert_close([a], [b], [f"{name}, {n} elements"])
+
+
+@needs_compiler
+def test_variance_of_rows_of_sixteen_times_a_size() -> None:
+    """Seed 32695: the last vector counted twice."""
+    text = """func.func @main(%x: tensor<16x?x2xf32> {graph.dims = ["", "m", ""]}) -> tensor<2xf32> {
+      %0 = graph.var %x {axes = array<i64: 0, 1>} : (tensor<16x?x2xf32>) -> tensor<2xf32>
+      func.return %0 : tensor<2xf32>
+    }"""
+    program, rng = fuse_opt.compile(text), np.random.default_rng(32695)
+    for m in (*range(1, 18), 31, 64, 100):
+        x = rng.standard_normal((16, m, 2)).astype(np.float32)
+        np.testing.assert_allclose(program(x), x.astype(np.float64).var((0, 1)), 1e-5, 1e-6, err_msg=f"{m}")
