@@ -27,10 +27,6 @@ SIDE_BY_SIDE = "fused.side_by_side"
 """Attribute of a loop of independent iterations: how many of them are to be a vector, where nobody knows how many there are."""
 
 
-REPEATABLE = "fused.repeatable"
-"""Attribute of a loop of independent iterations each of which may run twice: none reads what another stores."""
-
-
 REGISTER = "fused.register"
 """Attribute of memory of a function's own that is a vector of the machine: a variable of that type is kept in a register by
 compilers that keep an array in memory, where they do not know how many iterations there are."""

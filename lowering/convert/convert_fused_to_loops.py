@@ -191,7 +191,7 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
     split_index_sets(loops.body)
     if sizes:
         split_sized_ends(loops.body, sizes)
-        pair_strided_loads(loops.body, loops.helpers)
+        pair_strided_loads(loops.body, loops.shared, loops.helpers)
     if keeps_excess(kernel):
         keep_wide(loops.body)
     if is_fast(kernel):

@@ -13,7 +13,7 @@ from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.outer_vector_stage import Geometry
 from fuse_opt.lowering.cpu.stages.loop_parts import Range
-from fuse_opt.lowering.hints import REPEATABLE, SCALAR, SIDE_BY_SIDE
+from fuse_opt.lowering.hints import SCALAR, SIDE_BY_SIDE
 from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
@@ -121,11 +121,8 @@ class LineLoops:
         block.add_op(place)
         return Scope(scope, block, {lane: place.result})
 
-    def close(self, are_words: bool, is_repeatable: bool) -> None:
-        """
-        Compilers make vectors of groups, none of single lanes, and short ones of what is in memory as words of 32 bits.
-        `is_repeatable`: lanes may run twice.
-        """
+    def close(self, are_words: bool) -> None:
+        """Compilers make vectors of groups, none of single lanes, and short ones of what is in memory as words of 32 bits."""
         group, inside = self._way.group, self._nest[-1][0]
         self.lane.block.add_op(scf.YieldOp() if group == 1 else scf.ReduceOp())
         inside.block.add_op(lane := (_loop if group == 1 else _parallel)(self.lane, *self._lanes))
@@ -133,8 +130,6 @@ class LineLoops:
             lane.attributes[SCALAR] = UnitAttr()
         elif are_words:
             lane.attributes[SIDE_BY_SIDE] = IntegerAttr(group or EIGHT, 64)
-            if is_repeatable and not group:
-                lane.attributes[REPEATABLE] = UnitAttr()
         for scope, bounds in reversed(self._nest):
             assert scope.parent is not None
             scope.block.add_op(scf.YieldOp())

@@ -178,7 +178,7 @@ class OuterVectors(OuterVectorStages):
         own = Scope(holder, Block()) if rest else holder
         loops = LineLoops(own, self.geometry, (self.begin, self.end), way)
         self._write_out(stages, early, loops.lane, loops.known)
-        loops.close(self._are_words(), not self.memory.in_place(self.loop_body))
+        loops.close(self._are_words())
         if not rest:
             return
         others = Scope(holder, Block())

@@ -1,4 +1,4 @@
 """Loops for where conditions on their counters are decided, and what is gained there.
 
-May import dialects/types, lowering, lowering/kernel, lowering/loops.
+May import dialects/types, lowering, lowering/kernel, lowering/loops, lowering/loops/tails.
 """

@@ -21,7 +21,7 @@ as many as a vector has, to a loop without vectors, as more is read than is aske
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref, scf
@@ -30,10 +30,11 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from fuse_opt.lowering.hints import REPEATABLE, SCALAR, SIDE_BY_SIDE
+from fuse_opt.lowering.hints import SCALAR, SIDE_BY_SIDE
 from fuse_opt.lowering.kernel.scope import INDEX
 from fuse_opt.lowering.loops.ranges.index_set_splitting import MOST_OPERATIONS
-from fuse_opt.lowering.loops.strip_mining import BlockLoops, HelperCalls, Helpers, constant, is_within
+from fuse_opt.lowering.loops.strip_mining import BlockLoops, HelperCalls, Helpers, constant, is_within, iterations
+from fuse_opt.lowering.loops.tails.loops_with_tails import is_repeatable
 
 GROUPS = 8, 4
 """Iterations that are done together, the most first; of less than the last one each is done by itself."""
@@ -51,11 +52,16 @@ class _Half:
     is_second: bool
 
 
-def pair_strided_loads(body: Block, helpers: Helpers) -> None:
-    """Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on."""
+def pair_strided_loads(body: Block, shared: Collection[int], helpers: Helpers) -> None:
+    """
+    Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on; `shared`: the numbers of
+    arguments whose memory others may be.
+    """
     blocks = BlockLoops(body)
-    calls = HelperCalls(blocks, helpers)
-    for loop in [op for op in body.walk() if isinstance(op, scf.ParallelOp) and REPEATABLE in op.attributes]:
+    calls, overlaid = HelperCalls(blocks, helpers), {body.args[number] for number in shared}
+    for loop in [op for op in body.walk() if isinstance(op, scf.ParallelOp) and SIDE_BY_SIDE in op.attributes]:
+        if iterations(loop) is not None or not is_repeatable(loop, overlaid):
+            continue
         halves = _halves(loop.body.block)
         if halves and (len(GROUPS) + 1) * len(loop.body.block.ops) <= MOST_OPERATIONS:
             _Groups(loop, halves, blocks, calls).replace()

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects import arith, memref, scf
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.interfaces.shapes import dtype
@@ -23,6 +23,7 @@ from fuse_opt.lowering.cpu.convolution.any_extents.blocks import BlockTasks, Pos
 from fuse_opt.lowering.cpu.convolution.any_extents.tiling import any_extents_tiling
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
+from fuse_opt.lowering.cpu.matmul.row_tiles import either
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
@@ -84,19 +85,16 @@ class PlaneTasks(BlockTasks):
     def build_all(self, bounds: Bounds) -> None:
         """The tasks within the bounds: those that are a plane each are one call."""
         root, blocks = self.root, self.rows * self.parts
-        if self.result is None or (is_number(blocks) and blocks != 1):
-            count_loop(root, "task", bounds, self.build)
-            return
-        if is_number(blocks):
-            self._sum_up_planes(root, bounds)
-            return
-        is_plane = root.add(arith.CmpiOp(root.index_constant(blocks), root.index_constant(1), "eq"))
-        whole, parts = Scope(root, Block()), Scope(root, Block())
-        self._sum_up_planes(whole, bounds)
-        count_loop(parts, "task", bounds, self.build)
-        for inner in (whole, parts):
-            inner.block.add_op(scf.YieldOp())
-        root.block.add_op(scf.IfOp(is_plane, [], Region(whole.block), Region(parts.block)))
+        is_plane: SSAValue | bool = self.result is not None
+        if is_plane:
+            is_one = arith.CmpiOp(root.index_constant(blocks), root.index_constant(1), "eq")
+            is_plane = blocks == 1 if is_number(blocks) else root.add(is_one)
+        either(
+            root,
+            is_plane,
+            lambda inner: self._sum_up_planes(inner, bounds),
+            lambda inner: count_loop(inner, "task", bounds, self.build),
+        )
 
     def build(self, task: Scope, number: SSAValue) -> None:
         (batch, group, _, _), rows, columns = self.place(task, number)
