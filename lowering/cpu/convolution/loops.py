@@ -28,6 +28,7 @@ from fuse_opt.lowering.cpu.convolution.any_extents.task import AnyExtents
 from fuse_opt.lowering.cpu.convolution.channel_lanes import ChannelLanes
 from fuse_opt.lowering.cpu.convolution.filter_panels import FilterPanels
 from fuse_opt.lowering.cpu.convolution.input_gradient import build_input_gradient_loops
+from fuse_opt.lowering.cpu.convolution.inside_lanes import InsideLanes, has_lanes_inside
 from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
 from fuse_opt.lowering.cpu.convolution.row_panels import RowPanels
 from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask, task_grain
@@ -81,7 +82,8 @@ def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Seque
     """
     root, buffers = launch_root(memory, scratch)
     if _has_lanes(convolution):
-        body: ConvolutionTask | ChannelLanes | RowPanels | BlockTasks = ChannelLanes(convolution, memory, root)
+        lanes = InsideLanes if has_lanes_inside(convolution) else ChannelLanes
+        body: ConvolutionTask | ChannelLanes | InsideLanes | RowPanels | BlockTasks = lanes(convolution, memory, root)
     elif reads_planes(convolution):
         body = PlaneTasks(convolution, memory, root)
     elif convolution.contraction.has_any_extents and reads_lines(convolution):
