@@ -25,10 +25,10 @@ from fuse_opt.lowering.cpu.convolution.any_extents.blocks import BlockTasks
 from fuse_opt.lowering.cpu.convolution.any_extents.lines import LineTasks, reads_lines
 from fuse_opt.lowering.cpu.convolution.any_extents.planes import PlaneTasks, reads_planes
 from fuse_opt.lowering.cpu.convolution.any_extents.task import AnyExtents
-from fuse_opt.lowering.cpu.convolution.channel_lanes import ChannelLanes
 from fuse_opt.lowering.cpu.convolution.filter_panels import FilterPanels
 from fuse_opt.lowering.cpu.convolution.input_gradient import build_input_gradient_loops
-from fuse_opt.lowering.cpu.convolution.inside_lanes import InsideLanes, has_lanes_inside
+from fuse_opt.lowering.cpu.convolution.lanes.channel_lanes import ChannelLanes
+from fuse_opt.lowering.cpu.convolution.lanes.inside_lanes import InsideLanes, has_lanes_inside
 from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
 from fuse_opt.lowering.cpu.convolution.row_panels import RowPanels
 from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask, task_grain

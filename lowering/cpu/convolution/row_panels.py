@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.lowering.c.headers.product_tiles import vector_elements
-from fuse_opt.lowering.cpu.convolution.channel_copy import ChannelCopy
+from fuse_opt.lowering.cpu.convolution.lanes.channel_copy import ChannelCopy
 from fuse_opt.lowering.cpu.convolution.panel_result import PanelResult, is_new_copy
 from fuse_opt.lowering.cpu.convolution.tilings.row_panel_tiling import row_panel_tiling
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times

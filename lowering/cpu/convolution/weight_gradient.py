@@ -27,7 +27,7 @@ from fuse_opt.dialects.fused.knobs import SCRATCH
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.extents import estimate, is_number
-from fuse_opt.lowering.cpu.convolution.channel_copy import ChannelCopy
+from fuse_opt.lowering.cpu.convolution.lanes.channel_copy import ChannelCopy
 from fuse_opt.lowering.cpu.convolution.position_dots import PositionDots
 from fuse_opt.lowering.cpu.convolution.tilings.dot_tiling import DotTiling, dot_tiling
 from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import WeightTiling, row_taps, weight_tiling

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.lowering.c.headers.lane_tiles import lanes_name
-from fuse_opt.lowering.cpu.convolution.channel_copy import ChannelCopy
+from fuse_opt.lowering.cpu.convolution.lanes.channel_copy import ChannelCopy
 from fuse_opt.lowering.cpu.convolution.tilings.lane_tiling import channels_side_by_side, lane_tiles, lane_tiling
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
