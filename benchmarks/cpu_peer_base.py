@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from cpu_workloads import Case, as_tuple
 
 LINE = 64
 """Bytes of a cache line."""
+PAGE = 4096
 Call = Callable[[], Any]
 """One run; its results are arrays of the package, those of donated arguments included."""
 
@@ -61,12 +63,54 @@ def _widened(array: Any) -> Any:
     return array.astype(np.float32, copy=False)
 
 
+class Rooms:
+    """
+    Memory that several loaders get one after the other: the n-th array of each lies where those of the others do. Which pages of
+    memory an array has counts for up to a quarter of the time of a loop that waits for memory, and stays as it is for a process.
+    """
+
+    current: ClassVar[Rooms | None] = None
+
+    def __init__(self) -> None:
+        self._made: list[Any] = []
+        self._next = 0
+
+    @contextmanager
+    def again(self) -> Generator[None]:
+        """What is loaded within gets it from the first one on."""
+        self._next, Rooms.current = 0, self
+        try:
+            yield
+        finally:
+            Rooms.current = None
+
+    def take(self, size: int) -> Any:
+        """Bytes of the next one, of zeros."""
+        number, self._next = self._next, self._next + 1
+        if number == len(self._made):
+            self._made.append(_placed(size))
+        if self._made[number].nbytes != size:
+            return _placed(size)
+        self._made[number][:] = 0
+        return self._made[number]
+
+
+def _placed(size: int) -> Any:
+    memory = np.zeros(size + PAGE + LINE, np.uint8)
+    begin = -memory.ctypes.data % PAGE + LINE
+    return memory[begin : begin + size]
+
+
 def room(shape: Sequence[int], element: Any) -> Any:
-    """An array of zeros that begins at a cache line, as PyTorch's and our results do; NumPy's begin 16 bytes behind a page."""
+    """
+    An array of zeros that begins a cache line behind a page, as PyTorch's large ones do.
+
+    At the same place for every peer: processors tell a load from a store in front of it by the place in the page first, so
+    that the distance between two arrays, modulo a page, counts for up to half of the time of a loop over both.
+    """
     size = prod(shape) * np.dtype(element).itemsize
-    memory = np.zeros(size + LINE, np.uint8)
-    begin = -memory.ctypes.data % LINE
-    return memory[begin : begin + size].view(element).reshape(tuple(shape))
+    memory = _placed(size) if Rooms.current is None else Rooms.current.take(size)
+    return memory.view(element).reshape(tuple(shape))
 
 
 def in_room(values: Any, element: Any = None) -> Any:

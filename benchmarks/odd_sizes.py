@@ -6,10 +6,10 @@
 For each kernel of odd_workloads.py and level of memory so many extents are drawn from the seed: an even one, an odd one and a
 prime one in turns. All peers run in one process, in one rotation; figures are medians over rounds of ratios of processor time.
 With one thread in the environment, as above, all peers have one: of two, each would have a second level cache of its own, of
-which processor time shows nothing. Arrays begin at cache lines, and no peer finds the processor taking small numbers for zero,
-as it does from then on where C of -ffast-math was loaded. Each line says `behind` and by how much where the best peer is ahead
-of us; these lines are repeated at the end, the worst first. Peers that are not installed are left out. With `--limit` nothing
-begins after so many seconds, and what is left is said.
+which processor time shows nothing. Arrays that peers are given lie in the same memory, a line behind a page, for all of them, and
+no peer finds the processor taking small numbers for zero, as it does from then on where C of -ffast-math was loaded. Each line
+says `behind` and by how much where the best peer is ahead of us; these lines are repeated at the end, the worst first. Peers that
+are not installed are left out. With `--limit` nothing begins after so many seconds, and what is left is said.
 
 `--neighbours` measures rows of N elements beside rows of the next multiple of 16, for each of both per element. `--threads`
 measures time on the clock with all threads beside that with one, at sizes from 128 KiB to 8 MiB (without these variables).
@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 from cpu_functions import Numpy
-from cpu_peer_base import Loaded
+from cpu_peer_base import Loaded, Rooms
 from cpu_peer_c import alike
 from cpu_peer_kinds import PEERS, threads
 from cpu_peer_process import largest_error
@@ -78,9 +78,11 @@ def loaded(case: Case, names: Sequence[str]) -> tuple[dict[str, Callable[[], Any
     wanted = [a.astype(np.float32) for a in as_tuple(case.workload.body(Numpy(), *wide))]
     calls: dict[str, Callable[[], Any]] = {}
     left: list[str] = []
+    rooms = Rooms()
     for name in names:
         try:
-            made = PEERS[name].loader(case, [a.copy() for a in inputs], wanted)
+            with rooms.again():
+                made = PEERS[name].loader(case, [a.copy() for a in inputs], wanted)
             call = partial(_kept, made) if isinstance(made, Loaded) else made
             found = PEERS[name].numbers(call())
         except Exception as failure:  # a peer that cannot is a peer less

@@ -8,7 +8,7 @@ Calls take turns, in slots of some milliseconds; figures are of a lower quartile
 one thread and of passed time with several; `NAME/ours` is the median of the ratios of turns, for whoever is fastest of those that
 are given both operands, and `ORT/frozen` that for a right operand that is a weight, which ONNX Runtime and we pack before. Small
 products are many in one call. Whose values are wrong is left out, and named.
-Operands and results begin at cache lines, for everyone (results at other places cost products of bytes up to 8 %, f32 2 %).
+Operands and results begin a line behind a page, for everyone (results at other places cost products of bytes up to 8 %, f32 2 %).
 What a person set for BLAS libraries is used, and printed. `--odd` measures ours at odd extents beside even neighbours instead, of
 f32 or of the element types that are named (bf16 with fast math).
 """
