@@ -80,7 +80,12 @@ NaN or 2**-100 at least."""
 
 def is_nontemporal(kernel: KernelOp) -> bool:
     """Whether the kernel's schedule asks for stores past the caches."""
-    return STORES.word(kernel) != "temporal"
+    return STORES.word(kernel) in ("nontemporal", "deferred")
+
+
+def is_requested(kernel: KernelOp) -> bool:
+    """Whether lines are to be asked for before they are stored to."""
+    return STORES.word(kernel) == "requested"
 
 
 def is_deferred(kernel: KernelOp) -> bool:

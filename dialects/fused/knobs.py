@@ -63,11 +63,12 @@ PRECISION = Knob(
 )
 STORES = Knob(
     "stores",
-    Words(("temporal", "nontemporal", "deferred")),
+    Words(("temporal", "requested", "nontemporal", "deferred")),
     _LOOPS,
     True,
-    "[results past the caches](#stores-past-the-caches); of a row, while the next one is computed",
-    ("temporal", "nontemporal", "deferred"),
+    "[results past the caches](#stores-past-the-caches), of a row, while the next one is computed; or lines that are asked for "
+    "before they are stored to",
+    ("temporal", "requested", "nontemporal", "deferred"),
 )
 SPLITS = Knob(
     "splits",

@@ -40,7 +40,7 @@ from fuse_opt.lowering.cpu.matmul.loops import build_product_loops
 from fuse_opt.lowering.cpu.packed.packed_rows import build_packed_loops
 from fuse_opt.lowering.cpu.split_rows import build_split_loops
 from fuse_opt.lowering.cpu.tiles import build_tile_loops
-from fuse_opt.lowering.hints import HALF_LINES, VECTOR_BITS, WRITTEN, is_nontemporal
+from fuse_opt.lowering.hints import HALF_LINES, VECTOR_BITS, WRITTEN, is_nontemporal, is_requested
 from fuse_opt.lowering.kernel.buffers import Parameter, Scratch
 from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_name
@@ -61,6 +61,7 @@ from fuse_opt.lowering.loops.ranges.index_set_splitting import split_index_sets
 from fuse_opt.lowering.loops.ranges.sized_ends import split_sized_ends
 from fuse_opt.lowering.loops.ranges.strided_pairs import pair_strided_loads
 from fuse_opt.lowering.loops.ranges.unswitching import unswitch_loops
+from fuse_opt.lowering.loops.requested_lines import request_lines
 from fuse_opt.lowering.loops.shared_exponentials import share_exponentials
 from fuse_opt.lowering.loops.strip_mining import unroll_vectors
 from fuse_opt.lowering.loops.tails.masked_tails import mask_tails
@@ -213,6 +214,8 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
     if has_passes or sizes:
         lanes = min(REGISTER_BITS.number(kernel) // 32, WIDTH)
         mask_tails(loops.body, loops.helpers, sizes, loops.shared, bits // 8, lanes)
+    if is_requested(kernel):
+        request_lines(loops.body, loops.shared, loops.helpers)
     if (vectors := UNROLL.count(kernel)) is not None:
         unroll_vectors(loops.body, vectors * WIDTH)
     carry_digits(loops.body)

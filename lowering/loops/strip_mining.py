@@ -68,8 +68,13 @@ def unroll_vectors(body: Block, together: int) -> None:
     """
     blocks = BlockLoops(body)
     for loop in list(body.walk()):
-        if isinstance(loop, scf.ParallelOp) and _is_of_neighbours(loop) and (iterations(loop) or 0) >= 2 * together:
-            _unroll(loop, together, blocks)
+        if isinstance(loop, scf.ParallelOp) and has_groups(loop, together):
+            in_groups(loop, together, blocks)
+
+
+def has_groups(loop: scf.ParallelOp, together: int) -> bool:
+    """Whether it is a loop over neighbours, of which there are known to be twice as many or more."""
+    return _is_of_neighbours(loop) and (iterations(loop) or 0) >= 2 * together
 
 
 def _is_of_neighbours(loop: scf.ParallelOp) -> bool:
@@ -80,7 +85,8 @@ def _holds_loops(loop: scf.ParallelOp) -> bool:
     return any(isinstance(op, scf.ForOp | scf.ParallelOp) for op in loop.walk() if op is not loop)
 
 
-def _unroll(loop: scf.ParallelOp, together: int, blocks: BlockLoops) -> None:
+def in_groups(loop: scf.ParallelOp, together: int, blocks: BlockLoops) -> scf.ForOp:
+    """The loop that takes its place, over the first ones of so many neighbours each; what is left over is behind it."""
     lower, count = constant(loop.lowerBound[0]), iterations(loop)
     assert lower is not None and count is not None
     middle, place = lower + count // together * together, InsertPoint.before(loop)
@@ -99,10 +105,10 @@ def _unroll(loop: scf.ParallelOp, together: int, blocks: BlockLoops) -> None:
         op.detach()
         lane.add_op(op)
     block.add_ops([scf.ParallelOp([blocks.number(0)], [blocks.number(together)], [one], Region(lane)), scf.YieldOp()])
-    Rewriter.insert_op(
-        scf.ForOp(blocks.number(lower), blocks.number(middle), blocks.number(together), [], Region(block)), place
-    )
+    groups = scf.ForOp(blocks.number(lower), blocks.number(middle), blocks.number(together), [], Region(block))
+    Rewriter.insert_op(groups, place)
     Rewriter.erase_op(loop)
+    return groups
 
 
 class HelperCalls:

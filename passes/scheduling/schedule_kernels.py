@@ -313,8 +313,8 @@ def _give(kernel: KernelOp, said: Mapping[str, Attribute], rules: _Rules, measur
     if rules.operands.is_near(kernel):
         kernel.schedule = DictionaryAttr({**kernel.schedule.data, RIGHT_OPERAND.name: StringAttr("near")})
     verdict = rules.stores.judge(kernel)
-    if verdict.nontemporal:
-        kernel.schedule = DictionaryAttr({**kernel.schedule.data, "stores": StringAttr("nontemporal")})
+    if verdict.stores:
+        kernel.schedule = DictionaryAttr({**kernel.schedule.data, "stores": StringAttr(verdict.stores)})
     if verdict.code:
         remark(ScheduleKernelsPass.name, kernel, verdict.code, verdict.message, flip=verdict.flip)
     if measured is not None and is_tunable(order.kind):

@@ -477,6 +477,11 @@ FO_FN void fo_prefetch_near_{ELEMENT}(const {ELEMENT_C} *from, long at, long cou
   for (long i = 0; i < count; i += 64 / (long)sizeof *from) __builtin_prefetch(from + at + i, 0, 3);
 }
 
+/* fo_request_{ELEMENT}: the same of lines that will be stored to. */
+FO_FN void fo_request_{ELEMENT}(const {ELEMENT_C} *to, long at, long count) {
+  for (long i = 0; i < count; i += 64 / (long)sizeof *to) __builtin_prefetch(to + at + i, 1, 3);
+}
+
 /* fo_prefetch_next_{ELEMENT}: the same where it is faster than what processors find out themselves: not on AMD's, as compilers name them. */
 FO_FN void fo_prefetch_next_{ELEMENT}(const {ELEMENT_C} *from, long at, long count) {
 #if defined(__znver1__) || defined(__znver2__) || defined(__znver3__) || defined(__znver4__) || defined(__znver5__)

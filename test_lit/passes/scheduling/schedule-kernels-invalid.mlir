@@ -33,7 +33,7 @@ func.func @one_part(%x: tensor<8xf32>) -> tensor<8xf32> {
 
 // -----
 
-// CHECK: error: 'fused.kernel' schedule kind "pointwise" cannot run the kernel: entry 'stores': expected "temporal" or "nontemporal" or "deferred", got "streamed"; remove the schedule, or write "pointwise"
+// CHECK: error: 'fused.kernel' schedule kind "pointwise" cannot run the kernel: entry 'stores': expected "temporal" or "requested" or "nontemporal" or "deferred", got "streamed"; remove the schedule, or write "pointwise"
 func.func @stores(%x: tensor<8xf32>) -> tensor<8xf32> {
   %a = fused.kernel(%0 = %x : tensor<8xf32>) -> (tensor<8xf32>) attributes {schedule = {kind = "pointwise", stores = "streamed"}} {
     %1 = graph.exp %0 : (tensor<8xf32>) -> tensor<8xf32>

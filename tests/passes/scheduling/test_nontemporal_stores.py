@@ -13,7 +13,9 @@ from c_printing import BUILDS, build_helpers
 from ir_testing import apply, kernels, parse, text_of
 from lowered_programs import as_list, needs_compiler
 from scheduled_kernels import Kernels, assert_within_bounds, in_pieces, lowered, normalize, typed, with_expected
+from xdsl.dialects.builtin import StringAttr
 
+from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.passes.remarks import RefusedError, collect
 from fuse_opt.runtime.cpu.program import CpuProgram
@@ -189,13 +191,18 @@ def test_short_rows_and_ordinary_stores_stay(extents: Sequence[int], schedule: s
 CODES = ("nontemporal", "arithmetic-bound", "broken-lines", "short-rows", "stays-in-cache")
 
 
-def schedule_remarks(text: str, passes: str = "schedule-kernels") -> list[tuple[str, bool]]:
-    """By kernel: why it stores as it does, and whether its schedule says nontemporal."""
+def schedule_remarks(text: str, passes: str = "schedule-kernels") -> list[tuple[str, str]]:
+    """By kernel: why it stores as it does, and what its schedule says of stores."""
     with collect() as remarks:
         module = apply(parse(text), ["wrap-kernels", passes])
     codes = [r.code for r in remarks if r.code in CODES]
-    flags = [kernel.schedule is not None and "stores" in kernel.schedule.data for kernel in kernels(module)]
+    flags = [_stores(kernel) for kernel in kernels(module)]
     return list(zip([*codes, *[""] * (len(flags) - len(codes))], flags, strict=True))
+
+
+def _stores(kernel: KernelOp) -> str:
+    said = None if kernel.schedule is None else kernel.schedule.data.get("stores")
+    return said.data if isinstance(said, StringAttr) else ""
 
 
 LARGE = "16777216xf32"
@@ -204,18 +211,18 @@ LARGE = "16777216xf32"
 @pytest.mark.parametrize(
     ("argument", "body", "expected"),
     [
-        (f"tensor<{LARGE}>", "%r = graph.relu %x : (T) -> T", [("nontemporal", True)]),
-        ("tensor<4194304xf32>", "%r = graph.relu %x : (T) -> T", [("", False)]),
-        (f"tensor<{LARGE}>", "%r = graph.gelu %x : (T) -> T", [("arithmetic-bound", False)]),
-        (f"tensor<{LARGE}>", "%r = graph.sum %x {axes = array<i64: 0>} : (T) -> tensor<f32>", [("", False)]),
+        (f"tensor<{LARGE}>", "%r = graph.relu %x : (T) -> T", [("nontemporal", "nontemporal")]),
+        ("tensor<4194304xf32>", "%r = graph.relu %x : (T) -> T", [("", "")]),
+        (f"tensor<{LARGE}>", "%r = graph.gelu %x : (T) -> T", [("arithmetic-bound", "")]),
+        (f"tensor<{LARGE}>", "%r = graph.sum %x {axes = array<i64: 0>} : (T) -> tensor<f32>", [("", "")]),
         (
             "tensor<16384x1024xf32>",
             "%r = graph.slice %x {starts = array<i64: 0, 0>, stops = array<i64: 2048, 1024>} : (T) -> tensor<2048x1024xf32>",
-            [("", False)],
+            [("", "")],
         ),
     ],
 )
-def test_large_results_that_wait_for_memory(argument: str, body: str, expected: list[tuple[str, bool]]) -> None:
+def test_large_results_that_wait_for_memory(argument: str, body: str, expected: list[tuple[str, str]]) -> None:
     result = body.rpartition("-> ")[2].replace("T", argument)
     body = body.replace("T", argument)
     text = f"func.func @main(%x: {argument}) -> {result} {{\n  {body}\n  func.return %r : {result}\n}}"
@@ -225,14 +232,15 @@ def test_large_results_that_wait_for_memory(argument: str, body: str, expected: 
 @pytest.mark.parametrize(
     ("length", "expected"),
     [
-        (512, ("short-rows", False)),
-        (576, ("nontemporal", True)),
-        (647, ("broken-lines", False)),
-        (711, ("nontemporal", True)),
+        (159, ("broken-lines", "")),
+        (512, ("short-rows", "requested")),
+        (576, ("nontemporal", "nontemporal")),
+        (647, ("broken-lines", "requested")),
+        (711, ("nontemporal", "nontemporal")),
     ],
 )
 def test_short_rows_and_those_that_share_cache_lines_go_through_the_caches(
-    length: int, expected: tuple[str, bool]
+    length: int, expected: tuple[str, str]
 ) -> None:
     rows = f"tensor<{(1 << 25) // length}x{length}xf32>"
     column = rows.replace(f"x{length}x", "x1x")
@@ -259,10 +267,10 @@ def test_rows_that_compute_more_go_past_the_caches_where_they_are_long(length: i
 
 @pytest.mark.parametrize(
     ("length", "expected"),
-    [(512, ("nontemporal", True)), (517, ("broken-lines", False)), (1021, ("nontemporal", True))],
+    [(512, ("nontemporal", "nontemporal")), (517, ("broken-lines", "")), (1021, ("nontemporal", "nontemporal"))],
 )
 @pytest.mark.parametrize("repeated", [False, True])
-def test_so_do_rows_that_loops_go_along(length: int, expected: tuple[str, bool], repeated: bool) -> None:
+def test_so_do_rows_that_loops_go_along(length: int, expected: tuple[str, str], repeated: bool) -> None:
     """Beside a row that is read anew for each; where elements are one row after another, all of them are a row."""
     count = (1 << 25) // length
     x = f"tensor<{count}x{length}xf32>"
@@ -281,7 +289,7 @@ func.func @main(%x: {kind}, %y: {row}) -> {kind} {{
 }}"""
     assert schedule_remarks(text) == [expected]
     alone = f"func.func @main(%x: {x}) -> {x} {{ %r = graph.relu %x : ({x}) -> {x} func.return %r : {x} }}"
-    assert schedule_remarks(alone) == [("nontemporal", True)]
+    assert schedule_remarks(alone) == [("nontemporal", "nontemporal")]
 
 
 def test_results_that_may_lie_in_place_or_are_read_again_soon_stay_in_caches() -> None:
@@ -293,7 +301,7 @@ func.func @main(%x: {kind} {{graph.donated}}, %y: {kind}) -> {kind} {{
   %r = graph.add %x, %b : ({kind}, {kind}) -> {kind}
   func.return %r : {kind}
 }}"""
-    assert schedule_remarks(chain) == [("nontemporal", True), ("stays-in-cache", False), ("stays-in-cache", False)]
+    assert schedule_remarks(chain) == [("nontemporal", "nontemporal"), ("stays-in-cache", ""), ("stays-in-cache", "")]
     small = kind.replace("16777216", "6291456")
     read = f"""
 func.func @main(%x: {small}, %y: {small}, %z: {small}) -> ({small}, {small}) {{
@@ -305,10 +313,10 @@ func.func @main(%x: {small}, %y: {small}, %z: {small}) -> ({small}, {small}) {{
   %s = graph.negative %r : ({small}) -> {small}
   func.return %r, %s : {small}, {small}
 }}"""
-    assert schedule_remarks(read)[0] == ("stays-in-cache", False)
+    assert schedule_remarks(read)[0] == ("stays-in-cache", "")
     assert schedule_remarks(
         read.replace("%r, %s :", "%r, %x :").replace("%s = graph.negative %r", "%s = graph.negative %x")
-    )[0] == ("nontemporal", True)
+    )[0] == ("nontemporal", "nontemporal")
 
 
 def test_the_caches_are_the_devices(tmp_path: Path) -> None:
@@ -320,8 +328,8 @@ def test_the_caches_are_the_devices(tmp_path: Path) -> None:
     own.write_text(
         known.replace("last_level_cache_bytes = 33554432", "last_level_cache_bytes = 8192").replace("4194304", "64")
     )
-    assert schedule_remarks(text, f'schedule-kernels{{device="{own}"}}') == [("nontemporal", True)]
-    assert schedule_remarks(text, 'schedule-kernels{device="h100"}') == [("", False)]
+    assert schedule_remarks(text, f'schedule-kernels{{device="{own}"}}') == [("nontemporal", "nontemporal")]
+    assert schedule_remarks(text, 'schedule-kernels{device="h100"}') == [("", "")]
 
 
 @pytest.mark.parametrize(
@@ -329,7 +337,7 @@ def test_the_caches_are_the_devices(tmp_path: Path) -> None:
     [
         (
             'kind = "row", stores = "past"',
-            'entry \'stores\': expected "temporal" or "nontemporal" or "deferred", got "past"',
+            'entry \'stores\': expected "temporal" or "requested" or "nontemporal" or "deferred", got "past"',
         ),
         ('kind = "reference", stores = "deferred"', "entry 'stores': expected generated code, or \"temporal\""),
         ('kind = "reference", stores = "nontemporal"', "entry 'stores': expected generated code, or \"temporal\""),
