@@ -23,7 +23,7 @@ from fuse_opt.lowering.cpu.stages.lane_choice import LIGHT_WORK
 from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr
-from fuse_opt.lowering.kernel.loop_splitting import Fixed, flat_memory, is_moved, outside_caches
+from fuse_opt.lowering.kernel.loop_splitting import SECOND_LEVEL_CACHE, Fixed, flat_memory, is_moved, outside_caches
 from fuse_opt.lowering.kernel.scope import Scope
 
 AHEAD_BYTES = 16 << 10
@@ -35,8 +35,6 @@ SHORTEST_BYTES, LONGEST_BYTES = 1 << 10, 4 << 10
 
 MOST_BYTES = 20 << 10
 """Of rows that are asked for while the one before is computed, which a first level cache holds beside that one."""
-SECOND_LEVEL_CACHE = 2 << 20
-"""Bytes that a kernel may move before its rows are worth asking for."""
 
 
 def rows_at_a_time(loads: Sequence[ScalarNode], lanes: int, most: int) -> int:

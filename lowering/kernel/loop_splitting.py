@@ -18,8 +18,8 @@ from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.kernel.scope import Scope
 
-OUTSIDE_CACHES = 64 << 20
-"""Bytes that the third level caches of most machines do not hold."""
+SECOND_LEVEL_CACHE, OUTSIDE_CACHES = 2 << 20, 64 << 20
+"""Bytes that the second level caches of most machines do not hold, and the third level ones."""
 
 
 class Fixed(Scope):

@@ -53,6 +53,14 @@ def test_which_loops_are_not_unrolled(op: str, columns: int, kind: str, loops: i
     assert STREAMED not in source(of_rows(op, 64, columns, kind))
 
 
+@pytest.mark.parametrize(("rows", "columns", "loops"), [(8000, 97, 1), (1000, 97, 0), (4000, 191, 0)])
+def test_nor_are_those_of_short_rows_that_are_only_reduced_behind_the_second_cache(
+    rows: int, columns: int, loops: int
+) -> None:
+    assert source(sums(rows, columns)).count(STREAMED) == loops
+    assert STREAMED not in source(of_rows("l2_normalize", rows, columns))
+
+
 def test_a_schedule_that_says_how_many_accumulators_is_kept() -> None:
     module = text_of(apply(parse(of_rows("layer_norm", 40000, 539)), PASSES))
     assert STREAMED not in build_program(parse(module.replace("schedule = {", "schedule = {lanes = 64, "))).source
