@@ -9,10 +9,13 @@ from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.result_places import result_axes
-from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
+from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.lowering.c.headers.functions import helper_names
+from fuse_opt.lowering.cpu.matmul.copies import element_of
 from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage
@@ -30,6 +33,17 @@ class Sums:
     step: int
     at: SSAValue | None = None
     """0 where it is None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a row of a block finds side by side in memory."""
+
+    memory: SSAValue
+    address: IndexExpr
+    element: DType
+    function: str
+    """Which asks for it, but for the element."""
 
 
 class BlockEpilogue(StageLoops):
@@ -50,6 +64,7 @@ class BlockEpilogue(StageLoops):
         nodes.finish()
         super().__init__(nodes, memory, root.block.args[: len(memory.types)], root)
         self.raw = raw
+        self._asked: list[Asked] = []
 
     def emit(
         self, scope: Scope, sums: Sums, first: SSAValue, count: SSAValue, columns: Sequence[SSAValue], start: SSAValue
@@ -57,24 +72,45 @@ class BlockEpilogue(StageLoops):
         """Stores so many rows from the first on, and the columns within the bounds; the block begins at column `start`."""
         self.over_rows(scope, sums, first, count, lambda row: self.over_columns(row, sums, columns, start))
 
-    def asks(self) -> list[ScalarNode]:
-        """What rows of a block read beside their sums that lie side by side in memory: values of the kernel."""
-        found: list[ScalarNode] = []
-        for load in self.loop_body.loads():
-            factors = {} if load.value is self.raw else self.nodes.addresses[load].coefficients() or {}
-            if factors.get(self.column) == 1 and factors.get(self.row, 0) != 0:
-                found.append(load)
-        return found
+    def find_asks(self, also_stores: bool) -> bool:
+        """
+        Finds what `ask` asks for: what rows of a block read beside their sums, and where they are stored, where these lie side by
+        side in memory. Gives whether there is something.
+        """
+        reads = [
+            Asked(self.emitter.buffers[load.value], self.nodes.addresses[load], dtype(load.value), "fo_prefetch")
+            for load in self.loop_body.loads()
+            if load.value is not self.raw
+        ]
+        read = {(each.memory, each.address) for each in reads}
+        stores = [
+            Asked(memory, address, element_of(memory), "fo_request")
+            for store in self.loop_body.stores
+            for memory in [self.arguments[self.memory.targets[store.result]]]
+            if (memory, address := self.nodes.space.apply(store.address)) not in read
+        ]
+        found = [*reads, *stores] if also_stores and not self.memory.nontemporal else reads
+        found = [each for each in found if f"{each.function}_{each.element.name}" in helper_names()]
+        self._asked = [each for each in found if self._lies_by_rows(each.address)]
+        return bool(self._asked)
+
+    def _lies_by_rows(self, address: IndexExpr) -> bool:
+        factors = address.coefficients() or {}
+        return factors.get(self.column) == 1 and factors.get(self.row, 0) != 0
+
+    @property
+    def work(self) -> float:
+        """Simple operations of an element."""
+        return self.stage_work(Stage((self.row, self.column), stores=list(self.loop_body.stores)))
 
     def ask(self, scope: Scope, first: SSAValue, count: SSAValue, start: SSAValue, columns: SSAValue) -> None:
         """Asks for them, of so many rows from the first on, and so many columns."""
         outer = Scope(scope, Block(arg_types=[INDEX]))
         outer.block.args[0].name_hint = "row"
         outer.indices = {self.row: outer.add(arith.AddiOp(first, outer.block.args[0])), self.column: start}
-        for load in self.asks():
-            place = outer.index(self.nodes.addresses[load])
-            memory = flat_memory(scope.root, self.emitter.buffers[load.value])
-            outer.call_for_effect(f"fo_prefetch_{dtype(load.value).name}", [memory, place, columns])
+        for each in self._asked:
+            place, memory = outer.index(each.address), flat_memory(scope.root, each.memory)
+            outer.call_for_effect(f"{each.function}_{each.element.name}", [memory, place, columns])
         outer.block.add_op(scf.YieldOp())
         scope.block.add_op(self.loop(outer.block, self.root.index_constant(0), count))
 

@@ -228,7 +228,7 @@ class _Tiles(PanelProducts):
             count_loop(scope, "panel", panels, panel_of)
 
         self._over_depth(task, block)
-        if self.sums.result is None:
+        if self.sums.result is None and not self.sums.by_tiles:
             count_loop(
                 task,
                 "panel",

@@ -70,7 +70,7 @@ class PanelProducts:
         self.computed = [operand_matrix(operand, memory, root) for operand in (product.lhs, product.rhs)]
         places = [memory.sources.get(operand.value) for operand in (product.lhs, product.rhs)]
         self.in_memory = [None if place is None else root.block.args[place] for place in places]
-        self.sums = ProductSums(product, self.arithmetic.sums, tiling, self.calls.rows, memory, root)
+        self.sums = ProductSums(product, self.arithmetic, tiling, self.calls.rows, memory, root)
         self.left, self.right = self._copies(tiling.most_rows * (1 if tiling.copies_tiles else tiling.block))
         self.asks = self._asks()
 

@@ -1,4 +1,4 @@
-"""What is read behind the sums of a product's tiles is asked for before them, where it is far and tiles take some time."""
+"""What is read and stored behind sums of a product's tiles is asked for before them, where it is far and tiles take some time."""
 
 from __future__ import annotations
 
@@ -39,6 +39,32 @@ def test_rows_of_a_residual_are_asked_for(rows: int, columns: int, depth: int, o
     ).source
     kernel = text[text.index("static void kernel_matmul") :]
     assert text.count("static void kernel_") == 1 and ("fo_prefetch_f32(o, " in kernel) == asks
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "other", "asks"),
+    [
+        (600, 128, "tensor<384xf32>", True),
+        (600, 128, "tensor<600x384xf32>", True),
+        (60, 128, "tensor<384xf32>", False),
+        (600, 64, "tensor<384xf32>", False),
+    ],
+)
+def test_rows_of_the_result_are_asked_for(rows: int, depth: int, other: str, asks: bool) -> None:
+    source = fuse_opt.compile(program(rows, 384, depth, other)).source
+    assert ("fo_request_f32(d, " in source) == asks
+
+
+@pytest.mark.parametrize(("op", "by_tiles"), [("relu", True), ("gelu", False)])
+def test_little_work_follows_tile_by_tile(op: str, by_tiles: bool) -> None:
+    x, w, r = "tensor<591x384xf32>", "tensor<384x1152xf32>", "tensor<591x1152xf32>"
+    text = f"""func.func @main(%x: {x}, %w: {w} {{graph.frozen}}) -> {r} {{
+  %c = graph.matmul %x, %w : ({x}, {w}) -> {r}
+  %d = graph.{op} %c : ({r}) -> {r}
+  func.return %d : {r}
+}}"""
+    source = fuse_opt.compile(text).source
+    assert "_packed" in source and ("fo_request_f32(d, " in source) == by_tiles
 
 
 @needs_compiler
