@@ -7,7 +7,7 @@ a second cache, several tiles go over each of them while it is near.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from xdsl.dialects import arith
@@ -54,6 +54,8 @@ class AttentionTiles:
         self.element: DType = dtype(of.first_raw)
         every = None if is_number(of.first.rows) else of.first.rows
         self.tiles = RowTiles(self.element, tiling.vectors, tiling.height, tiling.taller, every)
+        self.last_tiles = replace(self.tiles, vectors=tiling.last_vectors(of.first.columns))
+        """Of the last panel of keys."""
         rows = tiling.group_rows
         scores = self._on_stack(rows * tiling.most_step, "scores")
         self.scores = Sums(scores, rows, cast(int, tiling.score_step))
@@ -180,14 +182,22 @@ class AttentionTiles:
             at = plus(inner, keys, times(inner, panel, of.first.depth * tiling.width))
             right = Matrix(self.panels.keys, at, tiling.width)
             sums = Matrix(self.scores.memory, times(inner, panel, tiling.width), tiling.score_step)
-            self._multiply(inner, group, constant(of.first.depth), tiling.first_depth, group.queries, right, sums)
+
+            def multiply(s: Scope, tiles: RowTiles) -> None:
+                depth = constant(of.first.depth)
+                self._multiply(s, tiles, group, depth, tiling.first_depth, group.queries, right, sums)
+
+            is_last: SSAValue | bool = False
+            if self.last_tiles != self.tiles:
+                is_last = inner.add(arith.CmpiOp(panel, constant(tiling.key_panels - 1), "eq"))
+            either(inner, is_last, lambda s: multiply(s, self.last_tiles), lambda s: multiply(s, self.tiles))
 
         def weigh(inner: Scope, panel: SSAValue) -> None:
             at = plus(inner, values, times(inner, panel, of.first.columns * tiling.width))
             right = Matrix(self.panels.values, at, tiling.width)
             left = Matrix(self.scores.memory, constant(0), tiling.score_step)
             sums = Matrix(self.sums.memory, constant(0), tiling.width)
-            self._multiply(inner, group, used, tiling.second_depth, left, right, sums)
+            self._multiply(inner, self.tiles, group, used, tiling.second_depth, left, right, sums)
             column = times(inner, panel, tiling.width)
             after = inner.add(arith.MinSIOp(plus(inner, column, constant(tiling.width)), constant(of.second.columns)))
             self.epilogue.emit(inner, self.sums, group.first, group.count, (column, after), column)
@@ -200,7 +210,15 @@ class AttentionTiles:
             self._clear(scope, group.count, (expected, weighed))
 
     def _multiply(
-        self, scope: Scope, group: _Group, depth: SSAValue, block: int, left: Matrix, right: Matrix, sums: Matrix
+        self,
+        scope: Scope,
+        tiles: RowTiles,
+        group: _Group,
+        depth: SSAValue,
+        block: int,
+        left: Matrix,
+        right: Matrix,
+        sums: Matrix,
     ) -> None:
         """The product of a group's rows and a panel, block by block of what is contracted."""
         zero = self.root.index_constant(0)
@@ -214,7 +232,7 @@ class AttentionTiles:
                 if self.tiling.group > 1:
                     row = scope.add(arith.SubiOp(self.tiles.first_row(scope, tile), group.first))
                 rows, out = left.moved(scope, row, at), sums.moved(scope, row, zero)
-                self.tiles.multiply(scope, tile, count, rows, panel, out, at)
+                tiles.multiply(scope, tile, count, rows, panel, out, at)
 
             if self.tiling.group > 1:
                 count_loop(inner, "tile", group.tiles, tile_of)

@@ -65,6 +65,13 @@ class AttentionTiling:
     def most_rows(self) -> int:
         return self.height + (self.taller > 0)
 
+    def last_vectors(self, keys: Extent) -> int:
+        """Side by side, of tiles of the last panel of so many keys: those that it fills, where they are a number."""
+        if not is_number(keys):
+            return self.vectors
+        lanes = self.width // self.vectors
+        return -(-(cast(int, keys) - (cast(int, self.key_panels) - 1) * self.width) // lanes)
+
     @property
     def group_rows(self) -> int:
         """Of the tiles that are computed at a time, at most."""

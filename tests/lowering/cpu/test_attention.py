@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,6 +67,14 @@ def check(text: str, *, seed: int = 1, others: int = 0) -> Any:
 def test_lengths(queries: int, keys: int) -> None:
     for depth, width in ((1, 1), (24, 40), (64, 17), (300, 33)):
         check(program_text((2, queries, depth), (2, keys, depth), width))
+
+
+@needs_compiler
+@pytest.mark.parametrize(("keys", "width"), [(197, 64), (70, 128)])
+def test_a_last_panel_of_few_keys_has_narrower_tiles(keys: int, width: int) -> None:
+    source = check(program_text((2, 30, 64), (2, keys, 64), width)).source
+    columns = {int(found) for found in re.findall(r"static .* void fo_tile_f32_\d+x(\d+)\(", source)}
+    assert len(columns) == 2 and min(columns) < max(columns)
 
 
 @pytest.mark.sampled(4)
