@@ -42,6 +42,7 @@ _TARGETS = {
     "fo_windows_": 7,
     "fo_dot_": 7,
     "fo_plane_": 7,
+    "fo_inner_lanes_": 12,
     "fo_zeros_": 0,
     "fo_rows_": 6,
     "fo_last_": 1,
