@@ -34,15 +34,29 @@ class PanelResult:
         memory.name_hint = name
         return Matrix(memory, self.root.index_constant(0), row)
 
+    def ask(self, scope: Scope, filters: Bounds, place: SSAValue, positions: SSAValue) -> None:
+        """Asks for what `follow` reads and stores of a panel's filters at so many positions from `place` on."""
+        self.epilogue.ask(scope, place, positions, filters[0], self._count(scope, filters))
+
+    def follow(self, scope: Scope, filters: Bounds, place: SSAValue, positions: SSAValue, at: SSAValue) -> None:
+        """What follows from the sums that lie from `at` on, of a panel's filters at so many positions from `place` on."""
+        sums, last = (
+            Sums(self.sums.memory, self.positions, self.panel, at),
+            plus(scope, filters[0], self._count(scope, filters)),
+        )
+        self.epilogue.emit(scope, sums, place, positions, (filters[0], last), filters[0])
+
+    def _count(self, scope: Scope, filters: Bounds) -> SSAValue:
+        """Filters of the panel that begins with the first one."""
+        size = self.root.index_constant(self.panel)
+        return scope.add(arith.MinSIOp(scope.add(arith.SubiOp(filters[1], filters[0])), size))
+
     def store(self, scope: Scope, filters: Bounds, place: SSAValue, positions: SSAValue) -> None:
         """What follows from the sums of a panel's filters at so many positions, the first of which is at `place`."""
-        size = self.root.index_constant(self.panel)
-        count = scope.add(arith.MinSIOp(scope.add(arith.SubiOp(filters[1], filters[0])), size))
-        last = plus(scope, filters[0], count)
         if self.turned is None:
-            sums = Sums(self.sums.memory, self.positions, self.panel)
-            self.epilogue.emit(scope, sums, place, positions, (filters[0], last), filters[0])
+            self.follow(scope, filters, place, positions, self.sums.at)
             return
+        size, count = self.root.index_constant(self.panel), self._count(scope, filters)
         source = Matrix(self.sums.memory, self.sums.at, 1, self.panel)
         copy_matrix(scope, self.element, source, self.turned, size, positions)
         sums = Sums(self.turned.memory, self.panel, self.positions)
