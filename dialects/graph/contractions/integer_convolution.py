@@ -10,7 +10,7 @@ from xdsl.ir import OpResult, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.graph.contractions.convolution import Windows, windows_of
+from fuse_opt.dialects.graph.contractions.convolution_base import Windows, windows_of
 from fuse_opt.dialects.graph.contractions.matmul import MatmulOp
 from fuse_opt.dialects.graph.elementwise.arithmetic import AstypeOp, MultiplyOp
 from fuse_opt.dialects.graph.movement.pad_roll_tile import PadOp
