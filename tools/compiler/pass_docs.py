@@ -160,6 +160,7 @@ def _default_text(path: Path, value: ast.expr) -> str:
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
+@functools.cache
 def _constants(path: Path) -> dict[str, ast.expr]:
     """By name: what the file states, or has from another file of ours."""
     found: dict[str, ast.expr] = {}

@@ -36,8 +36,16 @@ ALL_OPS = CALLEES + "".join(case.function() for case in CASES.values())
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    return build(print_translation_unit(print_all(ALL_OPS), C), tmp_path_factory.mktemp("rows"))
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """Of the cases that run, which are few of all."""
+    items = (item for item in request.session.items if item.path == request.path)
+    cases = [
+        item.callspec.params.get("case")
+        for item in items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    ]
+    text = CALLEES + "".join(case.function() for case in cases if isinstance(case, Case))
+    return build(print_translation_unit(print_all(text), C), tmp_path_factory.mktemp("rows"))
 
 
 @pytest.mark.sampled(60)
