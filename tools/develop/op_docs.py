@@ -174,13 +174,11 @@ def _op(op: type[GraphOp]) -> str:
         for name, d in definition.properties.items()
     ]
     facts = [f"Attributes: {'; '.join(attributes)}." if attributes else ""]
-    found = list(samples(op))
-    accepted = list(dict.fromkeys(element for element, _ in found))
-    facts.append(f"Element types: {', '.join(d.name for d in DTYPES if d in accepted)}." if accepted else "")
+    found = samples(op)
+    facts.append(f"Element types: {', '.join(d.name for d in DTYPES if d in found)}." if found else "")
     facts.append(f"Runs as: {_runs_as(op)}.")
-    floats = [sample for element, sample in found if element is F32]
-    if floats:
-        facts.append(f"Error: {_error(floats[-1].error_bound())}.")
+    if F32 in found:
+        facts.append(f"Error: {_error(found[F32].error_bound())}.")
     return "\n".join(lines) + "\n\n" + " ".join(filter(None, facts)) + "\n"
 
 

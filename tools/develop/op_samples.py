@@ -23,26 +23,38 @@ Operand = tuple[DType, tuple[int, ...]]
 SHAPES: tuple[tuple[int, ...], ...] = ((1, 2, 4, 4), (1, 2, 4), (2, 4), (4,))
 
 
-def samples(op: type[GraphOp]) -> Iterator[tuple[DType, GraphOp]]:
-    """For each element type that it can be told of an instance, of the most axes: operands of one shape, or of its last axis."""
+def samples(op: type[GraphOp]) -> dict[DType, GraphOp]:
+    """An instance for each element type that it takes: of the most axes, with operands of one shape, or of its last axis."""
     definition = op.get_irdl_definition()
-    if any(not isinstance(d, OptPropertyDef) for d in definition.properties.values()):
-        required = {name for name, d in definition.properties.items() if not isinstance(d, OptPropertyDef)}
-        if required != {"dtype"}:
-            return
+    required = {name for name, d in definition.properties.items() if not isinstance(d, OptPropertyDef)}
+    if required - {"dtype"}:
+        return {}
     count = sum(2 if isinstance(d, VarOperandDef) else 1 for _, d in definition.operands)
-    for element in DTYPES:
-        properties: dict[str, Attribute] = {"dtype": element.attribute} if "dtype" in definition.properties else {}
-        tried = (_build(op, given, properties) for shape in SHAPES for given in _operands(element, shape, count))
-        if (built := next((each for each in tried if each is not None), None)) is not None:
-            yield element, built
+    found: dict[DType, GraphOp] = {}
+    for form in dict.fromkeys(form[:count] for shape in SHAPES for form in _forms(shape, count)):
+        for element in DTYPES:
+            if element not in found and (built := _of(op, element, form)) is not None:
+                found[element] = built
+        if F32 in found:  # no op takes more types beside it in another form
+            break
+    return found
 
 
-def _operands(element: DType, shape: tuple[int, ...], count: int) -> Iterator[tuple[Operand, ...]]:
-    """Operands of an element type and a shape, each once, others of which may have another one."""
+Form = tuple[tuple[DType | None, tuple[int, ...]], ...]
+"""Operands: their shapes, and the types of those that do not have the one that is asked about."""
+
+
+def _forms(shape: tuple[int, ...], count: int) -> Iterator[Form]:
+    """The first operand has the shape, the others may have another one."""
     channels = shape[1] if len(shape) > 1 else 4
-    others = ((element, shape), (element, shape[-1:]), (I64, shape), (element, (channels,)))
-    yield from dict.fromkeys(((element, shape), *[other] * (count - 1))[:count] for other in others)
+    for other in ((None, shape), (None, shape[-1:]), (I64, shape), (None, (channels,))):
+        yield ((None, shape), *[other] * (count - 1))
+
+
+def _of(op: type[GraphOp], element: DType, form: Form) -> GraphOp | None:
+    takes_type = "dtype" in op.get_irdl_definition().properties
+    properties: dict[str, Attribute] = {"dtype": element.attribute} if takes_type else {}
+    return _build(op, [(own or element, shape) for own, shape in form], properties)
 
 
 def _build(op: type[GraphOp], operands: Sequence[Operand], properties: dict[str, Attribute]) -> GraphOp | None:
