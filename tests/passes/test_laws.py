@@ -250,6 +250,18 @@ FOUND_BY_FUZZING = {
           func.return
         }""",
     ),
+    "results of a kernel that are read at other places each are counted as its ops are": (
+        "fuse-siblings,decompose,fuse-injective",
+        """
+        func.func @main(%x: tensor<2x1x1x1xf32>) -> (tensor<2x1x1x1xf32>, tensor<2x1x1x1x1xf32>, tensor<2xf32>) {
+          %0 = graph.global_avg_pool %x : (tensor<2x1x1x1xf32>) -> tensor<2x1x1x1xf32>
+          %1 = graph.relu %0 : (tensor<2x1x1x1xf32>) -> tensor<2x1x1x1xf32>
+          %2 = graph.hypot %0, %x : (tensor<2x1x1x1xf32>, tensor<2x1x1x1xf32>) -> tensor<2x1x1x1xf32>
+          %3 = graph.reshape %1 {shape = array<i64: 2, 1, 1, 1, 1>} : (tensor<2x1x1x1xf32>) -> tensor<2x1x1x1x1xf32>
+          %4 = graph.reshape %0 {shape = array<i64: 2>} : (tensor<2x1x1x1xf32>) -> tensor<2xf32>
+          func.return %2, %3, %4 : tensor<2x1x1x1xf32>, tensor<2x1x1x1x1xf32>, tensor<2xf32>
+        }""",
+    ),
     "a product of a broadcast value has the bits of the product of a stored one": (
         "fold-constants",
         """

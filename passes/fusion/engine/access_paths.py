@@ -76,8 +76,19 @@ class AccessPaths:
             return Access(dict.fromkeys(op.operands, HERE), {_elements(op): 1}, 1)
         found: dict[SSAValue, Paths] = dict.fromkeys(results, HERE)
         sizes: Counter[int] = Counter()
+        places = self._count(ops, found, sizes)
+        return Access(found, sizes, places)
+
+    def _count(self, ops: Sequence[Operation], found: dict[SSAValue, Paths], sizes: Counter[int]) -> int:
+        """
+        The places of ops, of which values are wanted at the paths found, in whose place come those at which they read. A kernel
+        counts as its ops do once it is taken apart: each result at its own paths.
+        """
         places = 0
         for op in reversed(ops):
+            if isinstance(op, KernelOp) and _are_wanted_apart(found, op.results):
+                places += self._count_results(op, found, sizes)
+                continue
             own = self._of_op(op)
             paths = _taken(found, op.results, _NOWHERE)
             if own.kernel is not None:
@@ -87,7 +98,16 @@ class AccessPaths:
                 sizes[own.size] += 1
                 places += len(paths)
             _add(found, own.steps, paths)
-        return Access(found, sizes, places)
+        return places
+
+    def _count_results(self, kernel: KernelOp, found: dict[SSAValue, Paths], sizes: Counter[int]) -> int:
+        """The same of a kernel whose results are wanted at other paths each."""
+        inner: dict[SSAValue, Paths] = {}
+        for result, value in zip(kernel.results, kernel.yielded(), strict=True):
+            inner[value] = inner.get(value, _NOWHERE) | found.pop(result, _NOWHERE)
+        places = self._count(kernel.ops(), inner, sizes)
+        _add(found, _outside(kernel, inner), HERE)
+        return places
 
     def _of_op(self, op: Operation) -> _OpAccess:
         if (found := self.known.get(op)) is None:
@@ -95,9 +115,8 @@ class AccessPaths:
         return found
 
     def _of_kernel(self, kernel: KernelOp) -> _OpAccess:
-        inner, operands = self.of(kernel.ops(), kernel.yielded()), kernel.operands
-        reads = [(value, paths) for value, paths in inner.reads.items() if isinstance(value, BlockArgument)]
-        return _OpAccess([(operands[value.index], paths) for value, paths in reads], None, inner)
+        inner = self.of(kernel.ops(), kernel.yielded())
+        return _OpAccess(_outside(kernel, inner.reads), None, inner)
 
     def _of_bare(self, op: Operation) -> _OpAccess:
         if not isinstance(op, StructuredOp) or op.fusion_kind() <= FusionKind.BROADCAST:
@@ -130,6 +149,17 @@ class AccessPaths:
             self.numbers[key] = len(self.numbers)
             self.strided.append(_is_strided(op, number))
         return frozenset({(self.numbers[key],)})
+
+
+def _are_wanted_apart(found: Mapping[SSAValue, Paths], results: Sequence[SSAValue]) -> bool:
+    """Whether not all of them are at the same paths."""
+    return len(results) > 1 and len({found.get(result, _NOWHERE) for result in results}) > 1
+
+
+def _outside(kernel: KernelOp, reads: Mapping[SSAValue, Paths]) -> list[tuple[SSAValue, Paths]]:
+    """What the body of a kernel reads, by operands of it."""
+    inside = ((value, paths) for value, paths in reads.items() if isinstance(value, BlockArgument))
+    return [(kernel.operands[value.index], paths) for value, paths in inside]
 
 
 def _taken(found: dict[SSAValue, Paths], made: Iterable[SSAValue], paths: Paths) -> Paths:
