@@ -67,10 +67,27 @@ class BlockEpilogue(StageLoops):
         self._asked: list[Asked] = []
 
     def emit(
-        self, scope: Scope, sums: Sums, first: SSAValue, count: SSAValue, columns: Sequence[SSAValue], start: SSAValue
+        self,
+        scope: Scope,
+        sums: Sums,
+        first: SSAValue,
+        count: SSAValue,
+        columns: Sequence[SSAValue],
+        start: SSAValue,
+        ahead: int = 0,
     ) -> None:
-        """Stores so many rows from the first on, and the columns within the bounds; the block begins at column `start`."""
-        self.over_rows(scope, sums, first, count, lambda row: self.over_columns(row, sums, columns, start))
+        """
+        Stores so many rows from the first on, and the columns within the bounds; the block begins at column `start`. Each row
+        asks for what `find_asks` found, so many rows `ahead`.
+        """
+
+        def row_of(row: Scope) -> None:
+            if ahead:
+                later = row.add(arith.AddiOp(row.dim_value(self.row), self.root.index_constant(ahead)))
+                self._ask_row(Scope(row, row.block), later, start, row.add(arith.SubiOp(columns[1], columns[0])))
+            self.over_columns(row, sums, columns, start)
+
+        self.over_rows(scope, sums, first, count, row_of)
 
     def find_asks(self, also_stores: bool) -> bool:
         """
@@ -107,12 +124,15 @@ class BlockEpilogue(StageLoops):
         """Asks for them, of so many rows from the first on, and so many columns."""
         outer = Scope(scope, Block(arg_types=[INDEX]))
         outer.block.args[0].name_hint = "row"
-        outer.indices = {self.row: outer.add(arith.AddiOp(first, outer.block.args[0])), self.column: start}
-        for each in self._asked:
-            place, memory = outer.index(each.address), flat_memory(scope.root, each.memory)
-            outer.call_for_effect(f"{each.function}_{each.element.name}", [memory, place, columns])
+        self._ask_row(outer, outer.add(arith.AddiOp(first, outer.block.args[0])), start, columns)
         outer.block.add_op(scf.YieldOp())
         scope.block.add_op(self.loop(outer.block, self.root.index_constant(0), count))
+
+    def _ask_row(self, scope: Scope, row: SSAValue, start: SSAValue, columns: SSAValue) -> None:
+        scope.indices = {self.row: row, self.column: start}
+        for each in self._asked:
+            place, memory = scope.index(each.address), flat_memory(scope.root, each.memory)
+            scope.call_for_effect(f"{each.function}_{each.element.name}", [memory, place, columns])
 
     def over_rows(
         self, scope: Scope, sums: Sums, first: SSAValue, count: SSAValue, build: Callable[[Scope], None]
