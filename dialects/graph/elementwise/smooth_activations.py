@@ -237,7 +237,7 @@ class GeluBackwardOp(Gaussian, FloatBinary):
     def scalar(self, gradient: Scalar, x: Scalar) -> Scalar:
         x = sc.minimum(sc.maximum(x, -50.0), 50.0)  # where all is 0 or 1, and nothing overflows
         if not self._by_tanh():
-            density = sc.exp(-0.5 * x * x) * sqrt(0.5 / pi)
+            density = sc.exp(-0.5 * (x * x)) * sqrt(0.5 / pi)
             return gradient * (0.5 * (1.0 + sc.erf(x * sqrt(0.5))) + x * density)
         square = x * x
         wave = _TWICE_ROOT * (x + 0.044715 * square * x)
