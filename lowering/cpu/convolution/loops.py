@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from math import prod
+from typing import Protocol
+
+from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of, packed_filters, winograd_kernel_of
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
@@ -21,17 +24,17 @@ from fuse_opt.dialects.analysis.contractions.packed_panels import filter_panel_w
 from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
-from fuse_opt.lowering.cpu.convolution.any_extents.blocks import BlockTasks
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.convolution.any_extents.lines import LineTasks, reads_lines
-from fuse_opt.lowering.cpu.convolution.any_extents.planes import PlaneTasks, reads_planes
 from fuse_opt.lowering.cpu.convolution.any_extents.task import AnyExtents
 from fuse_opt.lowering.cpu.convolution.filter_panels import FilterPanels
 from fuse_opt.lowering.cpu.convolution.input_gradient import build_input_gradient_loops
 from fuse_opt.lowering.cpu.convolution.lanes.channel_lanes import ChannelLanes
 from fuse_opt.lowering.cpu.convolution.lanes.inside_lanes import InsideLanes, has_lanes_inside
+from fuse_opt.lowering.cpu.convolution.planes import PlaneTasks, reads_planes
 from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
 from fuse_opt.lowering.cpu.convolution.row_panels import RowPanels
-from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask, task_grain
+from fuse_opt.lowering.cpu.convolution.task import task_grain
 from fuse_opt.lowering.cpu.convolution.weight_gradient import build_weight_gradient_loops
 from fuse_opt.lowering.cpu.convolution.widened import widened
 from fuse_opt.lowering.cpu.convolution.winograd import WinogradTiles
@@ -40,6 +43,7 @@ from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import count_loop
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
+from fuse_opt.lowering.kernel.scope import Scope
 
 
 def build_convolution_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[KernelLoops]:
@@ -75,33 +79,45 @@ def build_winograd_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list
     return [transformed_filters(convolution, panel, memory, scratch), loops] if scratch else [loops]
 
 
+class _Tasks(Protocol):
+    """What makes the results, of which each task has a part."""
+
+    @property
+    def counts(self) -> tuple[Extent, ...]:
+        """How many tasks there are, by what tells them apart."""
+        ...
+
+    def build(self, task: Scope, number: SSAValue) -> None:
+        """The body of a task of that number."""
+        ...
+
+
 def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch]) -> KernelLoops:
-    """
-    The launch that gives the results, with the weight as it is, or as another launch has widened it; of images of any extents
-    some are read where they lie.
-    """
+    """The launch that gives the results, with the weight as it is, or as another launch has widened it."""
     root, buffers = launch_root(memory, scratch)
-    if _has_lanes(convolution):
-        lanes = InsideLanes if has_lanes_inside(convolution) else ChannelLanes
-        body: ConvolutionTask | ChannelLanes | InsideLanes | RowPanels | BlockTasks = lanes(convolution, memory, root)
-    elif reads_planes(convolution):
-        body = PlaneTasks(convolution, memory, root)
-    elif convolution.contraction.has_any_extents and reads_lines(convolution):
-        body = LineTasks(convolution, memory, root)
-    elif convolution.contraction.has_any_extents:
-        body = AnyExtents(convolution, memory, root, buffers[0] if buffers else None)
-    elif convolution.panel and reads_rows(convolution.contraction):
-        body = RowPanels(convolution, memory, root)
-    elif convolution.panel:
-        body = FilterPanels(convolution, memory, root)
-    else:
-        body = PositionPanels(convolution, memory, root, buffers[0] if buffers else None)
     bounds = root.block.args[-2], root.block.args[-1]
-    if isinstance(body, PlaneTasks):
-        body.build_all(bounds)
+    if reads_planes(convolution):
+        planes = PlaneTasks(convolution, memory, root)
+        planes.build_all(bounds)
+        counts = planes.counts
     else:
-        count_loop(root, "task", bounds, body.build)
-    return launch_of(root, memory, scratch, prod(body.counts), task_grain(body.counts, convolution.contraction))
+        tasks = _tasks_of(convolution, memory, root, buffers[0] if buffers else None)
+        count_loop(root, "task", bounds, tasks.build)
+        counts = tasks.counts
+    return launch_of(root, memory, scratch, prod(counts), task_grain(counts, convolution.contraction))
+
+
+def _tasks_of(convolution: Convolution, memory: KernelBuffers, root: Scope, wide: SSAValue | None) -> _Tasks:
+    """What has a loop over tasks: of channels, of images of any extents, some of which are read where they lie, and of tiles."""
+    if _has_lanes(convolution):
+        return (InsideLanes if has_lanes_inside(convolution) else ChannelLanes)(convolution, memory, root)
+    if convolution.contraction.has_any_extents:
+        if reads_lines(convolution):
+            return LineTasks(convolution, memory, root)
+        return AnyExtents(convolution, memory, root, wide)
+    if convolution.panel:
+        return (RowPanels if reads_rows(convolution.contraction) else FilterPanels)(convolution, memory, root)
+    return PositionPanels(convolution, memory, root, wide)
 
 
 def _has_lanes(convolution: Convolution) -> bool:
