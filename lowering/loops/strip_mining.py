@@ -6,11 +6,12 @@ from collections.abc import Hashable, Sequence
 from typing import TypeAlias
 
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, MemRefType, NoneType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, MemRefType, NoneType, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
+from fuse_opt.lowering.hints import SCALAR
 from fuse_opt.lowering.kernel.scope import INDEX
 
 Helpers: TypeAlias = dict[str, tuple[tuple[Attribute, ...], Attribute]]
@@ -184,6 +185,16 @@ def counted(loop: scf.ParallelOp) -> SSAValue:
     difference = arith.SubiOp(block.args[0], lower)
     Rewriter.insert_op(difference, InsertPoint.at_start(block))
     return difference.result
+
+
+def one_by_one(loop: scf.ParallelOp) -> scf.ForOp:
+    """A loop with the body of this one, whose place it is to take, of which no vectors are made."""
+    reduce = loop.body.block.last_op
+    assert reduce is not None
+    Rewriter.replace_op(reduce, scf.YieldOp(), [])
+    made = scf.ForOp(loop.lowerBound[0], loop.upperBound[0], loop.step[0], [], loop.detach_region(loop.body))
+    made.attributes[SCALAR] = UnitAttr()
+    return made
 
 
 def is_within(value: SSAValue, block: Block) -> bool:

@@ -17,15 +17,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, UnitAttr
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from fuse_opt.lowering.hints import SCALAR
 from fuse_opt.lowering.loops.ranges.index_set_splitting import MOST_OPERATIONS, SHORTEST, affine_form, affine_terms
 from fuse_opt.lowering.loops.ranges.unswitching import RARE
 from fuse_opt.lowering.loops.specialization import specialized
-from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant, iterations
+from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant, iterations, one_by_one
 
 _LESS = {2: 0, 3: 1}
 """By the number of a predicate, `<` and `<=`: what is added to the number on the right, so that it is `<`."""
@@ -57,19 +56,9 @@ def split_sized_ends(body: Block, sizes: Collection[SSAValue]) -> None:
         is_bounded = any(not isinstance(each.holds, bool) for each in found)
         if _is_short(loop):
             if iterations(loop) is None:
-                _one_by_one(loop)
+                Rewriter.replace_op(loop, one_by_one(loop), [])
         elif is_bounded and 2 * len(ops) <= MOST_OPERATIONS:
             _split(loop, found, blocks)
-
-
-def _one_by_one(loop: scf.ParallelOp) -> None:
-    """A loop that no vectors are made of takes its place."""
-    reduce = loop.body.block.last_op
-    assert reduce is not None
-    Rewriter.replace_op(reduce, scf.YieldOp(), [])
-    made = scf.ForOp(loop.lowerBound[0], loop.upperBound[0], loop.step[0], [], loop.detach_region(loop.body))
-    made.attributes[SCALAR] = UnitAttr()
-    Rewriter.replace_op(loop, made, [])
 
 
 def _is_short(loop: scf.ParallelOp) -> bool:

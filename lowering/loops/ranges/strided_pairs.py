@@ -32,8 +32,16 @@ from xdsl.utils.hints import isa
 
 from fuse_opt.lowering.hints import SCALAR, SIDE_BY_SIDE
 from fuse_opt.lowering.kernel.scope import INDEX
-from fuse_opt.lowering.loops.ranges.index_set_splitting import MOST_OPERATIONS
-from fuse_opt.lowering.loops.strip_mining import BlockLoops, HelperCalls, Helpers, constant, is_within, iterations
+from fuse_opt.lowering.loops.ranges.index_set_splitting import MOST_OPERATIONS, affine_form
+from fuse_opt.lowering.loops.strip_mining import (
+    BlockLoops,
+    HelperCalls,
+    Helpers,
+    constant,
+    is_within,
+    iterations,
+    one_by_one,
+)
 from fuse_opt.lowering.loops.tails.loops_with_tails import is_repeatable
 
 GROUPS = 8, 4
@@ -108,13 +116,12 @@ def _combined(op: Operation, places: Mapping[SSAValue, _Place], block: Block) ->
     if not isinstance(op, (arith.AddiOp, arith.MuliOp)):
         return None
     lhs, rhs = (_place(operand, places, block) for operand in op.operands)
-    if lhs is None or rhs is None or (lhs[0] is not None and rhs[0] is not None):
+    if lhs is None or rhs is None:
         return None
-    if isinstance(op, arith.AddiOp):
-        return lhs[0] if lhs[0] is not None else rhs[0], lhs[1] + rhs[1], lhs[2] + rhs[2]
-    if lhs[0] is not None or rhs[0] is not None or (lhs[1] and rhs[1]):
+    bases = [base for base, *_ in (lhs, rhs) if base is not None]
+    if len(bases) > isinstance(op, arith.AddiOp) or (form := affine_form(op, [lhs[1:], rhs[1:]])) is None:
         return None
-    return None, lhs[1] * rhs[2] + rhs[1] * lhs[2], lhs[2] * rhs[2]
+    return bases[0] if bases else None, *form
 
 
 @dataclass
@@ -133,23 +140,15 @@ class _Groups:
         Rewriter.erase_op(self.loop)
 
     def _ways(self, count: SSAValue, sizes: Sequence[int]) -> Operation:
-        """Groups of the first size that there are as many iterations of, or one after the other."""
+        """Groups of the first size that there are as many iterations of; at last the loop's own body, one by one."""
         if not sizes:
-            return self._alone()
+            return one_by_one(self.loop)
         size, *rest = sizes
         own = Block([self._grouped(size), scf.YieldOp()])
         others = Block([self._ways(count, rest), scf.YieldOp()])
         are_enough = arith.CmpiOp(count, self.blocks.number(size), "sge")
         Rewriter.insert_op(are_enough, InsertPoint.before(self.loop))
         return scf.IfOp(are_enough, [], Region(own), Region(others))
-
-    def _alone(self) -> scf.ForOp:
-        lower, upper, old = self.loop.lowerBound[0], self.loop.upperBound[0], self.loop.body.block
-        block = Block(arg_types=[INDEX])
-        block.args[0].name_hint = old.args[0].name_hint
-        values: dict[SSAValue, SSAValue] = {old.args[0]: block.args[0]}
-        block.add_ops([*(op.clone(values) for op in list(old.ops)[:-1]), scf.YieldOp()])
-        return self._for(lower, upper, 1, block)
 
     def _grouped(self, size: int) -> scf.ForOp:
         lower, upper = self.loop.lowerBound[0], self.loop.upperBound[0]
@@ -162,13 +161,9 @@ class _Groups:
         lanes = scf.ParallelOp([number(0)], [number(size)], [number(1)], Region(self._lane(place.result)))
         lanes.attributes[SIDE_BY_SIDE] = IntegerAttr(size, 64)
         block.add_ops([place, lanes, scf.YieldOp()])
-        return self._for(lower, upper, size, block)
-
-    def _for(self, lower: SSAValue, upper: SSAValue, step: int, block: Block) -> scf.ForOp:
-        """A loop of which no vectors are made."""
-        loop = scf.ForOp(lower, upper, self.blocks.number(step), [], Region(block))
-        loop.attributes[SCALAR] = UnitAttr()
-        return loop
+        groups = scf.ForOp(lower, upper, number(size), [], Region(block))
+        groups.attributes[SCALAR] = UnitAttr()
+        return groups
 
     def _lane(self, place: SSAValue) -> Block:
         """What a lane of the group at a place does."""
