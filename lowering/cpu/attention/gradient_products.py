@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
@@ -74,6 +74,8 @@ class GradientProducts:
         self.element = dtype(of.scores[0].raw)
         self.batch, self.part = Dim(BATCH, of.matrices), Dim(BATCH, of.matrices * of.parts)
         self.row_tiles = RowTiles(self.element, tiling.vectors, tiling.height, tiling.taller)
+        self.last_tiles = replace(self.row_tiles, vectors=tiling.last_vectors)
+        """Of the last panel of keys."""
         rows = tiling.group_rows
         count = max(len(of.scores), of.count)
         self.blocks = [Sums(self._on_stack(rows * tiling.step, "scores"), rows, tiling.step) for _ in range(count)]
@@ -174,13 +176,23 @@ class GradientProducts:
         def panel(inner: Scope, at: SSAValue) -> None:
             right = Matrix(self.score_panels[number], times(inner, at, depth * tiling.width), tiling.width)
             out = Matrix(self.blocks[number].memory, times(inner, at, tiling.width), tiling.step)
-            self._over_rows(inner, tiles, first, (left, right, out), self.root.index_constant(depth), zero)
+            constant = self.root.index_constant
+
+            def multiply(s: Scope, cut: RowTiles) -> None:
+                self._over_rows(s, cut, tiles, first, (left, right, out), constant(depth), zero)
+
+            is_last: SSAValue | bool = False
+            if self.last_tiles != self.row_tiles:
+                key = plus(inner, keys.first, times(inner, plus(inner, at, constant(1)), tiling.width))
+                is_last = inner.add(arith.CmpiOp(key, constant(self.of.keys), "sgt"))
+            either(inner, is_last, lambda s: multiply(s, self.last_tiles), lambda s: multiply(s, self.row_tiles))
 
         count_loop(scope, "panel", (zero, keys.panels), panel)
 
     def _over_rows(
         self,
         scope: Scope,
+        cut: RowTiles,
         tiles: Bounds,
         first: SSAValue,
         matrices: tuple[Matrix, Matrix, Matrix],
@@ -192,9 +204,9 @@ class GradientProducts:
         zero = self.root.index_constant(0)
 
         def tile(inner: Scope, number: SSAValue) -> None:
-            row = inner.add(arith.SubiOp(self.row_tiles.first_row(inner, number), first))
+            row = inner.add(arith.SubiOp(cut.first_row(inner, number), first))
             rows, sums = left.moved(inner, row, zero), out.moved(inner, row, zero)
-            self.row_tiles.multiply(inner, number, depth, rows, right, sums, add)
+            cut.multiply(inner, number, depth, rows, right, sums, add)
 
         count_loop(scope, "tile", tiles, tile)
 
@@ -208,7 +220,8 @@ class GradientProducts:
         def panel(inner: Scope, at: SSAValue) -> None:
             right = Matrix(each.panels, times(inner, at, each.room * tiling.width), tiling.width)
             out = sums.moved(inner, zero, times(inner, at, tiling.width))
-            self._over_rows(inner, tiles, first, (left, right, out), keys.count, self.root.index_constant(1))
+            matrices, one = (left, right, out), self.root.index_constant(1)
+            self._over_rows(inner, self.row_tiles, tiles, first, matrices, keys.count, one)
 
         count_loop(scope, "panel", (zero, self.panels_of(each)), panel)
 

@@ -51,6 +51,13 @@ class GradientTiling:
         """Columns of so many, in whole panels."""
         return -(-columns // self.width) * self.width
 
+    @property
+    def last_vectors(self) -> int:
+        """Side by side, of tiles of scores with the last panel of keys: those that it fills."""
+        return -(
+            -(self.last_keys - (-(-self.last_keys // self.width) - 1) * self.width) // (self.width // self.vectors)
+        )
+
     def key_tiles(self, keys: int) -> tuple[int, int, int]:
         """Tiles of so many keys, the rows of each, and how many have one more."""
         tiles = -(-keys // _most_rows(self.vectors))

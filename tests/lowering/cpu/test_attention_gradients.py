@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,6 +70,14 @@ def check(text: str, seed: int = 1) -> Any:
 @pytest.mark.parametrize(("queries", "keys"), [(6, 2), (7, 15), (31, 33), (50, 129), (197, 197), (131, 257)])
 def test_lengths(queries: int, keys: int, depth: tuple[int, int]) -> None:
     check(program_text((2, queries, depth[0]), (2, keys, depth[0]), depth[1]))
+
+
+@needs_compiler
+@pytest.mark.parametrize("attributes", ["", "is_causal = true"])
+def test_scores_of_a_last_panel_of_few_keys_have_narrower_tiles(attributes: str) -> None:
+    source = check(program_text((2, 30, 64), (2, 197, 64), 64, attributes)).source
+    columns = {int(found) for found in re.findall(r"static .* void fo_tile_f32_\d+x(\d+)\(", source)}
+    assert len(columns) == 2 and min(columns) < max(columns)
 
 
 @pytest.mark.sampled(3)
