@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from fuse_opt.lowering.program import BufferRef, GridLaunch
 from fuse_opt.lowering.program.float_formats import NARROW, narrow
 from fuse_opt.runtime.cuda.program import CudaProgram
-from fuse_opt.runtime.device.driver import NON_BLOCKING, open_device
+from fuse_opt.runtime.device.driver import open_device
+from fuse_opt.runtime.device.driver_library import NON_BLOCKING
 from fuse_opt.tools.commands.measuring import difference
 from fuse_opt.tools.compiler.api import compile, evaluate
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE

@@ -29,7 +29,8 @@ from fuse_opt.runtime.backends.gpu_sparse import COSTS, HELPERS, SPARSE, csr_mat
 from fuse_opt.runtime.backends.gpu_totals import TOTALS, total_bytes
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, with_room
 from fuse_opt.runtime.device.compiler import compile_kernels, find_cuda_compiler, supported_arch
-from fuse_opt.runtime.device.driver import CudaUnavailable, Device
+from fuse_opt.runtime.device.driver import Device
+from fuse_opt.runtime.device.driver_library import CudaUnavailable
 from fuse_opt.runtime.device.kernels import Kernels
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_records import fields_of, runtime_text

@@ -17,7 +17,8 @@ from fuse_opt.runtime.backends.registry import DeviceLibraries
 from fuse_opt.runtime.cuda.program import CudaStats, compiled_cubin
 from fuse_opt.runtime.cuda.steps import Shared, Steps
 from fuse_opt.runtime.device.compiler import kernel_resources
-from fuse_opt.runtime.device.driver import LEGACY_STREAMS, open_device
+from fuse_opt.runtime.device.driver import open_device
+from fuse_opt.runtime.device.driver_library import LEGACY_STREAMS
 from fuse_opt.runtime.device.graphs import RunCounts
 from fuse_opt.runtime.device.kernels import Kernels
 from fuse_opt.runtime.disk_cache import DiskCache

@@ -25,14 +25,8 @@ from fuse_opt.runtime.device.compiler import (
     kernel_resources,
     supported_arch,
 )
-from fuse_opt.runtime.device.driver import (
-    DEFAULT_STREAM,
-    LEGACY_STREAMS,
-    CudaError,
-    CudaUnavailable,
-    Device,
-    open_device,
-)
+from fuse_opt.runtime.device.driver import Device, open_device
+from fuse_opt.runtime.device.driver_library import DEFAULT_STREAM, LEGACY_STREAMS, CudaError, CudaUnavailable
 from fuse_opt.runtime.device.graphs import RunCounts
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.orders import Orders

@@ -20,7 +20,8 @@ import numpy as np
 from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, Program
 from fuse_opt.runtime.cuda.made_functions import made_function
 from fuse_opt.runtime.device.arrays import new_array, stream_handle, torch_type
-from fuse_opt.runtime.device.driver import DEFAULT_STREAM, LEGACY_STREAMS, THREAD_STREAM, Device
+from fuse_opt.runtime.device.driver import Device
+from fuse_opt.runtime.device.driver_library import DEFAULT_STREAM, LEGACY_STREAMS, THREAD_STREAM
 from fuse_opt.runtime.device.memory import DevicePool, size_class
 
 Check = Callable[[Sequence[Any]], tuple[int, ...] | None]

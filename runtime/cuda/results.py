@@ -17,7 +17,8 @@ from fuse_opt.runtime.buffers import result_pool
 from fuse_opt.runtime.call_arrays import check_apart, check_target, out_arrays, shared
 from fuse_opt.runtime.cuda.arguments import Argument, Staging, as_bytes, overlap
 from fuse_opt.runtime.device.arrays import DeviceArray, Kind, device_array, new_array, reshaped
-from fuse_opt.runtime.device.driver import THREAD_STREAM, Device
+from fuse_opt.runtime.device.driver import Device
+from fuse_opt.runtime.device.driver_library import THREAD_STREAM
 from fuse_opt.runtime.device.graphs import RunCounts
 from fuse_opt.runtime.device.memory import DevicePool
 

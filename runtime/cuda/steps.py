@@ -22,7 +22,8 @@ from fuse_opt.lowering.program import (
 )
 from fuse_opt.runtime.backends.registry import DeviceLibraries
 from fuse_opt.runtime.cuda.made_functions import made_function
-from fuse_opt.runtime.device.driver import NON_BLOCKING, CudaError, Device, DriverError
+from fuse_opt.runtime.device.driver import Device
+from fuse_opt.runtime.device.driver_library import NON_BLOCKING, CudaError, DriverError
 from fuse_opt.runtime.device.graphs import CapturedGraphs, Graphs, RunCounts
 from fuse_opt.runtime.device.kernel_graphs import KernelGraphs, KernelNode, Packed
 from fuse_opt.runtime.device.kernels import Kernels, LaunchConfig, Start

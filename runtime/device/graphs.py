@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from fuse_opt.runtime.device.driver import CudaError, Device, DriverLibrary
+from fuse_opt.runtime.device.driver import Device
+from fuse_opt.runtime.device.driver_library import CudaError, DriverLibrary
 
 _RELAXED = 2
 """The mode of a capture that forbids other threads nothing."""

@@ -8,7 +8,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fuse_opt.runtime.device.driver import CudaError, Device
+from fuse_opt.runtime.device.driver import Device
+from fuse_opt.runtime.device.driver_library import CudaError
 from fuse_opt.runtime.device.graphs import Graphs, RunCounts
 from fuse_opt.runtime.device.kernels import NodeParameters
 

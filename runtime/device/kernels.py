@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from fuse_opt.lowering.program import GridLaunch
-from fuse_opt.runtime.device.driver import Device, DriverError
+from fuse_opt.runtime.device.driver import Device
+from fuse_opt.runtime.device.driver_library import DriverError
 
 _MOST_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""

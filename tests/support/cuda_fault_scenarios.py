@@ -19,8 +19,8 @@ from cuda_running import SCALED, chain, chain_value, compiled, counters, normal,
 
 import fuse_opt
 from fuse_opt.runtime.device import compiler as cuda_compiler
-from fuse_opt.runtime.device import driver as cuda_driver
-from fuse_opt.runtime.device.driver import CudaUnavailable
+from fuse_opt.runtime.device import driver_library
+from fuse_opt.runtime.device.driver_library import CudaUnavailable
 from fuse_opt.runtime.device.installation import find_cuda_library
 from fuse_opt.tools.commands.fuse_run_main import main as fuse_run
 
@@ -170,10 +170,10 @@ def messages() -> str:
 
 def old_driver() -> str:
     """One that lacks a function is named, with its version and what is asked for."""
-    before = dict(cuda_driver._SIGNATURES)  # pyright: ignore[reportPrivateUsage]
-    with mock.patch.object(cuda_driver, "_SIGNATURES", {**before, "cuOfTomorrow": ()}):
+    before = dict(driver_library._SIGNATURES)  # pyright: ignore[reportPrivateUsage]
+    with mock.patch.object(driver_library, "_SIGNATURES", {**before, "cuOfTomorrow": ()}):
         wanted = r"the driver \(for CUDA [0-9]+\.[0-9]\) lacks cuOfTomorrow: update it to one for CUDA 12\.0"
-        raises(CudaUnavailable, wanted, cuda_driver.DriverLibrary)
+        raises(CudaUnavailable, wanted, driver_library.DriverLibrary)
     return "1 message"
 
 

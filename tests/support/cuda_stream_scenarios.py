@@ -12,7 +12,7 @@ import numpy as np
 from cuda_foreign import Exported, Foreign
 from cuda_running import SCALED, Array, chain, chain_value, changes, compiled, counters, driver_calls, normal, on_device
 
-from fuse_opt.runtime.device.driver import THREAD_STREAM
+from fuse_opt.runtime.device.driver_library import THREAD_STREAM
 
 SOFTMAX = """func.func @main(%x: tensor<8x128xf32>) -> tensor<8x128xf32> {
   %r = graph.softmax %x {axis = 1 : i64} : (tensor<8x128xf32>) -> tensor<8x128xf32>

@@ -35,7 +35,8 @@ from fuse_opt.runtime.backends.nvidia.products import (
     product_refusal,
     product_workspace,
 )
-from fuse_opt.runtime.device.driver import CudaError, Device
+from fuse_opt.runtime.device.driver import Device
+from fuse_opt.runtime.device.driver_library import CudaError
 
 ALIGNMENT = 16
 """Bytes: at multiples of which operands begin for the first algorithm."""

@@ -37,7 +37,8 @@ from fuse_opt.runtime.backends.nvidia.device_calls import (
     operands_of,
     workspace_at,
 )
-from fuse_opt.runtime.device.driver import CudaError, Device
+from fuse_opt.runtime.device.driver import Device
+from fuse_opt.runtime.device.driver_library import CudaError
 
 # Values of enums in cudnn_graph.h and cudnn_ops.h.
 _CROSS_CORRELATION, _NCHW, _NHWC, _DETERMINISTIC = 1, 0, 1, 1

@@ -27,7 +27,8 @@ from fuse_opt.runtime.backends.nvidia.cudnn_operations import (
     graph_of,
 )
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, Handles, check, workspace_at
-from fuse_opt.runtime.device.driver import CudaError, Device, open_device
+from fuse_opt.runtime.device.driver import Device, open_device
+from fuse_opt.runtime.device.driver_library import CudaError
 
 # Values of enums in cudnn_graph.h: kinds of descriptors, types of attributes, attributes.
 _ENGINE, _CONFIGURATION, _HEURISTICS, _PLAN, _GRAPH, _PACK, _TENSOR = 2, 3, 4, 5, 15, 16, 17

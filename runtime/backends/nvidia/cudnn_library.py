@@ -7,7 +7,7 @@ import os
 
 from fuse_opt.runtime.backends.nvidia.cudnn_problems import DIRECTIONS
 from fuse_opt.runtime.backends.nvidia.device_calls import LibraryFile
-from fuse_opt.runtime.device.driver import CudaError
+from fuse_opt.runtime.device.driver_library import CudaError
 
 _VERSIONS = (".9", ".8", "")
 WITH_STEPS = "cudnnConvolutionBiasActivationForward"

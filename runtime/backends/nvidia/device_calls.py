@@ -11,7 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from fuse_opt.dialects.implementation.chains import Link, link_of
 from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS, BufferRef, LibraryCall
-from fuse_opt.runtime.device.driver import CudaError, Device
+from fuse_opt.runtime.device.driver import Device
+from fuse_opt.runtime.device.driver_library import CudaError
 from fuse_opt.runtime.device.installation import VERSIONS, find_cuda_library
 
 Address = Callable[[BufferRef], int]

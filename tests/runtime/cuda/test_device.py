@@ -8,7 +8,8 @@ import pytest
 from cuda_scenarios import SCENARIOS
 
 from fuse_opt.runtime.device.compiler import CudaCompileError, find_cuda_compiler
-from fuse_opt.runtime.device.driver import CudaUnavailable, open_device
+from fuse_opt.runtime.device.driver import open_device
+from fuse_opt.runtime.device.driver_library import CudaUnavailable
 
 
 def why_not() -> str:

@@ -19,6 +19,7 @@ import fuse_opt
 from fuse_opt.runtime.backends.nvidia.products import Product, plan_product
 from fuse_opt.runtime.device import compiler as cuda_compiler
 from fuse_opt.runtime.device import driver as cuda_driver
+from fuse_opt.runtime.device import driver_library
 from fuse_opt.runtime.device.arrays import device_array, stream_handle
 from fuse_opt.runtime.device.compiler import (
     Cubin,
@@ -88,7 +89,7 @@ def test_without_a_driver_there_is_text_and_a_reason() -> None:
 
 def has_driver() -> bool:
     try:
-        cuda_driver.DriverLibrary()
+        driver_library.DriverLibrary()
     except (OSError, AttributeError):
         return False
     return True

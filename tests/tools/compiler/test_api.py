@@ -13,7 +13,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 import fuse_opt
-from fuse_opt.runtime.device.driver import CudaUnavailable
+from fuse_opt.runtime.device.driver_library import CudaUnavailable
 from fuse_opt.tools.commands.fuse_run_main import main as fuse_run
 from fuse_opt.tools.compiler import api, builders
 from fuse_opt.tools.compiler.pipeline import UsageError
