@@ -82,7 +82,7 @@ def unless_bases_differ(graph_module: Any, compiled: Callable[[list[Any]], Any])
     """
     bases: dict[int, tuple[int, ...]] = {}
     for position, node in enumerate(graph_module.graph.find_nodes(op="placeholder")):
-        is_base = any(user.target is torch.ops.aten.as_strided.default for user in node.users)
+        is_base = any(user.target is torch.ops.aten.as_strided.default and user.args[0] is node for user in node.users)
         shape = node.meta["val"].shape if is_base and "val" in node.meta else None
         if shape is not None and all(type(extent) is int for extent in shape):
             bases[position] = tuple(shape)

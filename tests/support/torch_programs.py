@@ -180,7 +180,7 @@ def random_program(seed: int) -> Program:
     if rng.random() < 0.25:
         made = (_argument(rng, f"self.b{k}", grads, tight) for k in range(rng.randint(1, 2)))
         owned = tuple(replace(argument, layout="plain") for argument in made)
-    builder = _Builder(rng, [*arguments, *owned], seed, TIGHT_KINDS if tight else KINDS)
+    builder = Builder(rng, [*arguments, *owned], seed, TIGHT_KINDS if tight else KINDS)
     for _ in range(rng.randint(1, 7)):
         builder.add()
     names = list(builder.values)
@@ -188,7 +188,7 @@ def random_program(seed: int) -> Program:
     chosen = computed if tight and computed and rng.random() < 0.8 else names
     returned = rng.choices(chosen, k=rng.randint(0, 4))
     program = Program(arguments, owned, tuple(builder.lines), tuple(returned), rng.random() < 0.25, seed)
-    return replace(program, sizes=_other_sizes(rng, program)) if program.dynamic else program
+    return replace(program, sizes=other_sizes(rng, program)) if program.dynamic else program
 
 
 def _argument(rng: random.Random, name: str, grads: bool, tight: bool) -> Argument:
@@ -200,8 +200,11 @@ def _argument(rng: random.Random, name: str, grads: bool, tight: bool) -> Argume
     return Argument(name, dtype, extents, layout, grads and kind.is_floating_point and rng.random() < 0.6)
 
 
-class _Builder:
+class Builder:
     """Lines that PyTorch takes, and the values that they leave."""
+
+    prefix = "v"
+    """Of the names of values that lines make."""
 
     def __init__(
         self, rng: random.Random, arguments: Sequence[Argument], seed: int, kinds: Sequence[Sequence[str]]
@@ -222,14 +225,17 @@ class _Builder:
         """One more line; none where PyTorch refuses all that were tried."""
         for _ in range(8):
             kind = self.rng.choice(self.kinds)
-            names = list(self.values)
-            x, y = self.rng.choice(names), self.rng.choice(names)
-            new = f"v{len(self.lines)}"
-            text = self.rng.choice(kind).format(x=x, y=y, z=new)
+            operands, new = self.operands(), f"{self.prefix}{len(self.lines)}"
+            text = self.rng.choice(kind).format(z=new, **operands)
             line = text if "_(" in text or " = " in text or "out=" in text else f"{new} = {text}"
             if self._takes(line):
                 self.lines.append(line)
                 return
+
+    def operands(self) -> dict[str, str]:
+        """Names of values, by what statements call them."""
+        names = list(self.values)
+        return {"x": self.rng.choice(names), "y": self.rng.choice(names)}
 
     def _takes(self, line: str) -> bool:
         """Whether the program runs with this line, and its numbers have one meaning in all types; keeps them if so."""
@@ -266,7 +272,7 @@ def _is_plain(value: Any) -> bool:
     return bool((numbers.double().abs() < 2e9).all()) or not (value.is_floating_point() or value.is_complex())
 
 
-def _other_sizes(rng: random.Random, program: Program) -> tuple[tuple[tuple[int, ...], ...], ...]:
+def other_sizes(rng: random.Random, program: Program) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Extents with which the program runs, too: each number of the first ones is another one everywhere."""
     found: list[tuple[tuple[int, ...], ...]] = []
     numbers = sorted({n for a in program.arguments for n in a.extents if n > 1})

@@ -57,6 +57,8 @@ _AS_SUGGESTED = (
 Operators of which eager lays out the first result in C order, or with channels innermost where PyTorch says so of the first
 argument; their decompositions keep other orders.
 """
+_IN_C_ORDER = ("log_sigmoid_forward",)
+"""Those of which it lays it out in C order, whatever the first argument's is."""
 _DEVICES = ("cpu", "cuda")
 """Types of devices that programs are for."""
 
@@ -85,10 +87,11 @@ def decompositions(products: bool = True) -> dict[Any, Callable[..., Any]]:
     table[aten.native_dropout.default] = _native_dropout
     if products:
         table[aten.convolution.default] = _convolution
-    suggested = {str(getattr(aten, name)) for name in _AS_SUGGESTED}
+    orders = {str(getattr(aten, name)): _as_suggested for name in _AS_SUGGESTED}
+    orders |= {str(getattr(aten, name)): _in_c_order for name in _IN_C_ORDER}
     for operator, function in table.items():
-        if str(getattr(operator, "overloadpacket", "")) in suggested:
-            table[operator] = _laid_out(function)
+        if (order := orders.get(str(getattr(operator, "overloadpacket", "")))) is not None:
+            table[operator] = _laid_out(function, order)
     floats = {str(getattr(aten, name)) for name in _FURTHER}
     return {
         operator: _whole_if_foreign(function, str(getattr(operator, "overloadpacket", "")) in floats)
@@ -119,20 +122,29 @@ def _whole_if_foreign(decomposition: Callable[..., Any], floats: bool) -> Callab
     return decompose
 
 
-def _laid_out(decomposition: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition with its first result in the order that eager takes from the first argument of known extents."""
+def _laid_out(decomposition: Callable[..., Any], order: Callable[[Any], Any]) -> Callable[..., Any]:
+    """The decomposition with its first result in the order that eager takes for the first argument; None where that is left."""
 
     @wraps(decomposition)
     def decompose(*args: Any, **kwargs: Any) -> Any:
         found: Any = decomposition(*args, **kwargs)
         results = as_list(found)
-        if not args or not results or not is_tensor(results[0]) or static_shape(args[0]) is None:
+        if not args or not results or not is_tensor(results[0]) or (wanted := order(args[0])) is None:
             return found
-        order: Any = import_module("torch._prims_common").suggest_memory_format(args[0])
-        first: Any = results[0].contiguous(memory_format=order)
+        first: Any = results[0].contiguous(memory_format=wanted)
         return first if found is results[0] else (first, *results[1:])
 
     return decompose
+
+
+def _as_suggested(x: Any) -> Any:
+    """What PyTorch suggests for a tensor of known extents."""
+    known = static_shape(x) is not None
+    return import_module("torch._prims_common").suggest_memory_format(x) if known else None
+
+
+def _in_c_order(_: Any) -> Any:
+    return torch.contiguous_format
 
 
 def _native_dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:

@@ -205,3 +205,14 @@ def test_norms_of_batches_and_shuffles_lie_as_eager_lays_them_out(training: bool
         assert results[1][0].stride() == results[0][0].stride(), (module, x.stride())
         for wanted, found in zip(*results, strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_averages_of_images_whose_extents_are_symbols():
+    """Their decompositions lay results out by extents, which are arguments of the graph, too (fuzz: network 10)."""
+    agree(["float32 2x6x4x4 last"], returned=["torch.nn.functional.adaptive_avg_pool2d(x0, 1)"])
+    agree(["float32 3x4x5x9", "float32 4"], returned=["torch.nn.functional.group_norm(x0, 2, x1, x1)"])
+
+
+@pytest.mark.parametrize("argument", ["float32 2x7x8 last", "bfloat16 2x4x3x5 last grad", "float32 5x3 transposed"])
+def test_logsigmoid_is_in_c_order(argument: str):
+    agree([argument], returned=["torch.nn.functional.logsigmoid(x0)"])
