@@ -117,7 +117,9 @@ def measure(calls: Sequence[Callable[[], Any]], rounds: int) -> Any:
     times = np.empty((rounds, len(calls)))
     order = random.Random(0)
     for k in range(rounds):
-        for place in order.sample(range(len(calls)), len(calls)):  # those who share arrays find them as the one before left them
+        for place in order.sample(
+            range(len(calls)), len(calls)
+        ):  # those who share arrays find them as the one before left them
             for _ in range(WARM):
                 calls[place]()
             times[k, place] = min(_group(calls[place], sizes[place], begin) for _ in range(groups[place]))
