@@ -60,6 +60,8 @@ class PlaceOrders:
         plan = function.attributes.get(ARENA)
         entries: Mapping[str, Attribute] = plan.data if isinstance(plan, DictionaryAttr) else {}
         places, orders, alignment = (entries.get(name) for name in (PLACES, ORDERS, "alignment"))
+        if places is None:
+            return None
         if not isa(places, ArrayAttr[SizeAttr]) or not isa(orders, ArrayAttr[DenseArrayBase[IntegerType]]):
             return None
         assert isinstance(alignment, IntegerAttr)

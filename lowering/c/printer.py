@@ -335,7 +335,7 @@ class CPrinter(ControlPrinter):
 
     def _argument_attributes(self, count: int) -> Sequence[frozenset[str]]:
         attributes = self.function.arg_attrs
-        if not isa(attributes, ArrayAttr[DictionaryAttr]):
+        if attributes is None or not isa(attributes, ArrayAttr[DictionaryAttr]):
             return [frozenset[str]()] * count
         return [frozenset(dictionary.data) for dictionary in attributes.data]
 

@@ -26,11 +26,13 @@ from fuse_opt.lowering.hints import WORK
 
 
 def dictionaries(attribute: Attribute | None) -> Iterable[DictionaryAttr]:
-    return attribute.data if isa(attribute, ArrayAttr[DictionaryAttr]) else ()
+    return attribute.data if attribute is not None and isa(attribute, ArrayAttr[DictionaryAttr]) else ()
 
 
 def axes_of(attribute: Attribute | None) -> tuple[int, ...] | None:
-    return tuple(attribute.get_values()) if isa(attribute, DenseArrayBase[IntegerType]) else None
+    if attribute is None or not isa(attribute, DenseArrayBase[IntegerType]):
+        return None
+    return tuple(attribute.get_values())
 
 
 def text_of(attribute: Attribute | None) -> str:

@@ -202,7 +202,8 @@ class ProgramBuilder:
         return Launch(name, buffers, tasks, grain, loads=loads, stores=stores, sizes=sizes, work=work, chunk=chunk)
 
     def _read_limits(self, kernel: Kernel) -> None:
-        if isa(said := kernel.attributes.get(LIMITS), ArrayAttr[ArrayAttr[SizeAttr]]):
+        said = kernel.attributes.get(LIMITS)
+        if said is not None and isa(said, ArrayAttr[ArrayAttr[SizeAttr]]):
             for size, most in said:
                 self.limits[size.data] = min(most.data, self.limits.get(size.data, most.data))
 

@@ -206,6 +206,6 @@ def is_within(value: SSAValue, block: Block) -> bool:
 def constant(value: SSAValue) -> int | None:
     """The number that an index is, where it is constant."""
     owner = value.owner
-    if isinstance(owner, arith.ConstantOp) and isa(owner.value, IntegerAttr):
+    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
         return owner.value.value.data
     return None
