@@ -120,9 +120,10 @@ class MomentLanes(OuterVectorStages):
         size = max(dtype(node.value).compute.itemsize for node in stage.reductions)
         width = self.geometry.width
         in_registers = width % WIDTH == 0 and width * size <= REGISTER_BYTES and not self.far
-        return (
-            1 if in_registers and self.kernel.entry(ROWS_AT_A_TIME) is None else min(AT_A_TIME, super()._unroll(stage))
-        )
+        given = self.kernel.entry(ROWS_AT_A_TIME)
+        if given is not None:
+            return min(AT_A_TIME, given)
+        return 1 if in_registers else min(AT_A_TIME, self._most_at_a_time(stage))
 
     def _build_lanes(self, stage: Stage, parent: Scope, places: Iterable[Mapping[Dim, IndexExpr]]) -> None:
         """A loop over lanes that adds the elements at these places, and their squares, relative to the points."""

@@ -232,21 +232,22 @@ class OuterVectorStages(Phase):
         """How many elements of a lane an iteration takes: with more of them, accumulators are loaded less often."""
         if (given := self.kernel.entry(ROWS_AT_A_TIME)) is not None:
             return given
+        return 1 if self._is_narrow_stream(stage) else self._most_at_a_time(stage)
+
+    def _most_at_a_time(self, stage: Stage) -> int:
         work, loads = self.stage_work(stage), self._loads(stage)
         streams = len(loads) + len(stage.stores) + len(stage.left)
         most = max(min(MOST_STREAMS // max(streams, 1), MOST_WORK_AT_A_TIME // max(work, 1)), 1)
         most = min(1 << (most.bit_length() - 1), MOST_AT_A_TIME)
-        if self._is_narrow_stream(stage, loads):
-            return 1
         return rows_at_a_time(loads, self.geometry.width, most) or most if self.far else most
 
-    def _is_narrow_stream(self, stage: Stage, loads: Sequence[ScalarNode]) -> bool:
+    def _is_narrow_stream(self, stage: Stage) -> bool:
         """
         Whether the stage only adds up short rows that lie one behind the other, behind the second level cache: whole lines of
         one operand, or what a third level cache does not hold either. Processors find what is next in one stretch of memory
         sooner than in several rows of it.
         """
-        lane, dim = self.geometry.lane, stage.dims[-1]
+        lane, dim, loads = self.geometry.lane, stage.dims[-1], self._loads(stage)
         if self.geometry.blocks != 1 or not is_number(lane.extent) or not 1 <= len(loads) <= FEW_STREAMS:
             return False
         if not stage.reductions or stage.stores or stage.left:
