@@ -33,8 +33,9 @@ LONG_WORK = 1 << 15
 """Simple operations of a loop next to which it does not count how its accumulators are joined, as no iteration is light."""
 
 
-MOST_STREAMED = 2048
-"""Elements of a row up to which one vector of accumulators is exact enough, as of longer ones 64 accumulators are."""
+MOST_STREAMED, MOST_SUMMED = 2048, 384
+"""Elements of a row up to which one vector of accumulators is exact enough, as of longer ones 64 accumulators are, and up to
+which it is faster where a third level cache holds rows."""
 
 
 class LaneChoice(LoopParts):
@@ -76,24 +77,26 @@ class LaneChoice(LoopParts):
         of each operand: by more loads, side by side or unrolled, processors find less well what to fetch next. Sums of products
         along rows of 97 to 701 took .67 to .93 of the time so, layer norms of 421 to 647 .67 to .86 (Zen 4).
         """
-        if not self.waits_for_memory or self.memory.lanes is not None or len(stage.dims) != 1:
+        if self.memory.lanes is not None or len(stage.dims) != 1:
             return False
         length, kinds = stage.dims[0].extent, (dtype(node.value).compute for node in stage.reductions)
+        if not self.waits_for_memory and not self._is_short_and_summed(length):
+            return False
         if isinstance(length, Size) or not 2 * WIDTH <= length <= MOST_STREAMED:
             return False
         if _takes_extremum(stage) or self.stage_work(stage) > LIGHT_WORK:
             return False
         return all(kind.is_float and kind.itemsize == NARROWEST for kind in kinds)
 
-    def is_rolled(self, stage: Stage, lanes: int) -> bool:
+    def _is_short_and_summed(self, length: Extent) -> bool:
         """
-        Whether a loop of one vector of accumulators is not unrolled, where rows that are only reduced lie behind the second level
-        cache: sums of products along rows of 97, 113 and 127 took .9, .95 and .96 of the time so, but layer norms with a residual
-        of 71 and 97 1.17 and 1.3 times (Zen 4).
+        Whether the kernel does nothing but one sum along short rows that lie behind the second level cache: of products along 97
+        to 300 elements it took .88 to .98 of the time with one register, means along 467 and 1346 1.04 and 1.07 times (Zen 4).
         """
-        only_reduced = all(store.per_row for store in self.loop_body.stores)
-        light = self.stage_work(stage) <= LIGHT_WORK and not _takes_extremum(stage)
-        return lanes == WIDTH and only_reduced and light and is_moved(self.loop_body, SECOND_LEVEL_CACHE)
+        reductions = [node for node in self.loop_body.nodes if node.op is not None and node.op.COMBINE]
+        if len(reductions) != 1 or not all(store.per_row for store in self.loop_body.stores):
+            return False
+        return not may_exceed(length, MOST_SUMMED) and is_moved(self.loop_body, SECOND_LEVEL_CACHE)
 
     def _vector(self, stage: Stage) -> int:
         """Lanes of a whole vector of the narrowest elements in memory, as far as the loop has them: of fewer gcc 12 makes vectors

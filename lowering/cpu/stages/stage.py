@@ -136,8 +136,7 @@ class StageLoops(LaneJoins):
         self._join_lanes(stage, scope, first, memories[0], constant(lanes), turns=memories[1:])
         block.add_op(scf.YieldOp())
         loop = self.loop(block, lower, middle, step=lanes)
-        is_rolled = self.is_streamed(stage) or self.is_rolled(stage, lanes)
-        loop.attributes[STREAMED if is_rolled else ROLLED] = UnitAttr()
+        loop.attributes[STREAMED if self.is_streamed(stage) else ROLLED] = UnitAttr()
         if last in bounds or may_exceed(last.extent, lanes - 1):
             outer.block.add_op(loop)
         self._join_all(

@@ -53,7 +53,7 @@ def test_which_loops_are_not_unrolled(op: str, columns: int, kind: str, loops: i
     assert STREAMED not in source(of_rows(op, 64, columns, kind))
 
 
-@pytest.mark.parametrize(("rows", "columns", "loops"), [(8000, 97, 1), (1000, 97, 0), (4000, 191, 0)])
+@pytest.mark.parametrize(("rows", "columns", "loops"), [(8000, 97, 1), (1000, 97, 0), (4000, 191, 1), (2000, 467, 0)])
 def test_nor_are_those_of_short_rows_that_are_only_reduced_behind_the_second_cache(
     rows: int, columns: int, loops: int
 ) -> None:
