@@ -17,13 +17,15 @@ from xdsl.ir import Block, SSAValue
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.fused.knobs import ROWS_AT_A_TIME
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.extents import is_number
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
-from fuse_opt.lowering.cpu.outer_vector_stage import Geometry, OuterVectorStages
+from fuse_opt.lowering.cpu.outer_vector_stage import HALF_OF_CACHES, Geometry, OuterVectorStages
+from fuse_opt.lowering.cpu.prefetch import prefetch_rows
 from fuse_opt.lowering.cpu.split_reduction import Phase, PhasedKernel
 from fuse_opt.lowering.cpu.stages.loop_parts import Range
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
-from fuse_opt.lowering.kernel.loop_splitting import part_bounds
+from fuse_opt.lowering.kernel.loop_splitting import is_moved, part_bounds
 from fuse_opt.lowering.kernel.moments import Moments, float_of
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 from fuse_opt.lowering.loops.vector_widths import WIDTH
@@ -73,6 +75,7 @@ class MomentLanes(OuterVectorStages):
         end = task_end = self.task.add(arith.AddiOp(block.args[0], self.root.index_constant(piece)))
         if longest.extent % piece:
             end = self.task.add(arith.MinSIOp(task_end, last))
+        self._ask_for_next(stage, longest, block.args[0], piece)
         self._build_piece(stage, longest, (block.args[0], end), piece)
         self._join(stage, longest, (block.args[0], end), first)
         block.add_op(scf.YieldOp())
@@ -102,6 +105,21 @@ class MomentLanes(OuterVectorStages):
             self.task.indices[dim] = place
             places.append({**fixed, longest: as_expr(dim)})
         return places
+
+    def _ask_for_next(self, stage: Stage, longest: Dim, first: SSAValue, piece: int) -> None:
+        """
+        Asks for the elements near whose mean the next piece is to be, as they lie all over it: where caches do not hold them,
+        processors follow the piece that is summed alone.
+        """
+        lane, loads = self.geometry.lane, self._loads(stage)
+        if self.geometry.blocks != 1 or not is_number(lane.extent) or not is_moved(self.loop_body, HALF_OF_CACHES):
+            return
+        start = Dim(f"{longest.name}_start", longest.extent)
+        self.task.indices[start] = first
+        row = lane.extent * max((dtype(node.value).itemsize for node in loads), default=0)
+        for number in range(NEAR):
+            ahead = piece + number * max(piece // NEAR, 1)
+            prefetch_rows(self, loads, self.task, (longest, start, 1), lane, ahead * row)
 
     def _begin(self, stage: Stage, near: Sequence[dict[Dim, IndexExpr]]) -> None:
         """Zeros in all accumulators; by sum, a point near its mean, and 0 where that is not finite."""

@@ -7,7 +7,7 @@ import pytest
 from ir_testing import apply, evaluate, parse, text_of
 from lowered_programs import as_list, assert_close, needs_compiler
 
-from fuse_opt.lowering.cpu import outer_vector_stage
+from fuse_opt.lowering.cpu import column_moments, outer_vector_stage
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.runtime.cpu.program import CpuProgram
 
@@ -69,11 +69,30 @@ def test_values(columns: int, operands: int, monkeypatch: pytest.MonkeyPatch) ->
     assert_close(as_list(CpuProgram(build_program(module))(*inputs)), evaluate(module, inputs))
 
 
-def test_moments_take_several() -> None:
-    """They read what they sum from accumulators in memory: of 208 columns one row at a time took 1.5 times as long."""
-    t, row = "tensor<2520x208xf32>", "tensor<208xf32>"
-    text = f"""func.func @main(%x: {t}) -> {row} {{
+def variances(rows: int, columns: int) -> str:
+    t, row = f"tensor<{rows}x{columns}xf32>", f"tensor<{columns}xf32>"
+    return f"""func.func @main(%x: {t}) -> {row} {{
       %v = graph.var %x {{axes = array<i64: 0>}} : ({t}) -> {row}
       func.return %v : {row}
     }}"""
-    assert rows_of(text_of(apply(parse(text), PASSES))) == 4
+
+
+def test_moments_take_several() -> None:
+    """They read what they sum from accumulators in memory: of 208 columns one row at a time took 1.5 times as long."""
+    assert rows_of(text_of(apply(parse(variances(2520, 208)), PASSES))) == 4
+
+
+@pytest.mark.parametrize(("rows", "columns", "asked"), [(120000, 100, 8), (20000, 100, 0), (120000, 16, 0)])
+def test_moments_ask_for_the_points_of_the_next_piece(rows: int, columns: int, asked: int) -> None:
+    module = apply(parse(variances(rows, columns)), PASSES)
+    assert build_program(module).source.count("fo_prefetch_f32(x") == asked
+
+
+@needs_compiler
+@pytest.mark.parametrize("rows", (1, 127, 128, 129, 1000))
+def test_what_is_asked_for_may_lie_behind_the_end(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = apply(parse(variances(rows, 100)), PASSES)
+    x = np.random.default_rng(rows).standard_normal((rows, 100), np.float32)
+    expected = as_list(CpuProgram(build_program(module))(x))
+    monkeypatch.setattr(column_moments, "HALF_OF_CACHES", 1)
+    np.testing.assert_array_equal(as_list(CpuProgram(build_program(module))(x)), expected)
