@@ -44,7 +44,9 @@ def make_nontemporal(body: Block, shared: Collection[int], tasks: int, helpers: 
     Rewrites the function of a kernel of so many tasks in place, and adds to `helpers` what it calls from then on; `shared`
     are the numbers of the buffers that another one has memory of.
     """
-    targets = {argument for argument in body.args if argument.index not in shared and _is_only_written(argument)}
+    targets = {
+        argument for argument in body.args if argument.index not in shared and is_only_written(argument, "fo_stream")
+    }
     blocks = BlockLoops(body)
     rewriter = _Rewriter(blocks, HelperCalls(blocks, helpers), targets, tasks)
     for op in list(body.walk()):
@@ -55,9 +57,9 @@ def make_nontemporal(body: Block, shared: Collection[int], tasks: int, helpers: 
         rewriter.calls.call("fo_stream_end", (), InsertPoint.before(body.last_op))
 
 
-def _is_only_written(argument: BlockArgument) -> bool:
-    """Whether it is a buffer that elements are stored to, and nothing else is done with."""
-    if not isa(argument.type, MemRefType) or f"fo_stream_{argument.type.element_type}" not in helper_names():
+def is_only_written(argument: BlockArgument, helper: str) -> bool:
+    """Whether it is a buffer of elements that there is such a helper for, which are stored to it, and nothing else is done."""
+    if not isa(argument.type, MemRefType) or f"{helper}_{argument.type.element_type}" not in helper_names():
         return False
     return all(isinstance(use.operation, memref.StoreOp) for use in argument.uses)
 

@@ -21,13 +21,12 @@ from collections.abc import Collection, Iterator
 
 from xdsl.dialects import memref, scf
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Attribute, Block, BlockArgument
+from xdsl.ir import Attribute, Block
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.types.dtypes import dtype_of
-from fuse_opt.lowering.c.headers.functions import helper_names
-from fuse_opt.lowering.loops.nontemporal_stores import LINE
+from fuse_opt.lowering.loops.nontemporal_stores import LINE, is_only_written
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, HelperCalls, Helpers, has_groups, in_groups, neighbours
 
 GROUP = 16
@@ -42,7 +41,9 @@ def request_lines(body: Block, shared: Collection[int], helpers: Helpers) -> Non
     Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on. What it also reads, or what
     another buffer shares memory with (`shared`: their numbers), is in the caches when it is stored to.
     """
-    targets = {argument for argument in body.args if argument.index not in shared and _is_only_written(argument)}
+    targets = {
+        argument for argument in body.args if argument.index not in shared and is_only_written(argument, "fo_request")
+    }
     blocks = BlockLoops(body)
     calls = HelperCalls(blocks, helpers)
     for loop in list(body.walk()):
@@ -80,10 +81,3 @@ def _itemsize(kind: Attribute) -> int:
     found = dtype_of(kind.element_type)
     assert found is not None
     return found.itemsize
-
-
-def _is_only_written(argument: BlockArgument) -> bool:
-    """Whether it is a buffer that elements are stored to, and nothing else is done with."""
-    if not isa(argument.type, MemRefType) or f"fo_request_{argument.type.element_type}" not in helper_names():
-        return False
-    return all(isinstance(use.operation, memref.StoreOp) for use in argument.uses)
