@@ -62,6 +62,7 @@ from fuse_opt.lowering.loops.ranges.sized_ends import split_sized_ends
 from fuse_opt.lowering.loops.ranges.strided_pairs import pair_strided_loads
 from fuse_opt.lowering.loops.ranges.unswitching import unswitch_loops
 from fuse_opt.lowering.loops.requested_lines import request_lines
+from fuse_opt.lowering.loops.scalar_loops import leave_scalar
 from fuse_opt.lowering.loops.shared_exponentials import share_exponentials
 from fuse_opt.lowering.loops.strip_mining import unroll_vectors
 from fuse_opt.lowering.loops.tails.masked_tails import mask_tails
@@ -223,6 +224,7 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
         split_registers(loops.body, register // 32)
     if lookup is not None and not is_nontemporal(kernel):
         look_up_values(loops.body, lookup, loops.tasks, least, loops.helpers)
+    leave_scalar(loops.body)
     return bits, lines_alone
 
 
