@@ -131,7 +131,8 @@ class ScheduleKernelsPass(ModulePass):
 
     A kernel that moves more bytes than caches hold (twice the device's `last_level_cache_bytes`), and waits for memory
     rather than for arithmetic, gets `stores = "nontemporal"`: results of such sizes are stored past the caches where they are
-    not in place. Write "temporal", or remove the entry, for ordinary stores. The CUDA target does not look at it.
+    not in place. Write "temporal", or remove the entry, for ordinary stores. Kernels of rows with one reduction that stay with
+    these get "requested" where rows are neither short nor long. The CUDA target does not look at it.
 
     Products of few rows that stream a right operand of more than 1 MiB, or meet a transposed one column by column, get
     `right_operand = "near"` where all values of their function fit into half of the last level cache, so that it is still there

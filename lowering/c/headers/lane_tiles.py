@@ -10,6 +10,21 @@ _NAME = re.compile(r"fo_lanes_(f32|f64)_(\d+)")
 _INSIDE_NAME = re.compile(r"fo_inner_lanes_(f32|f64)_(\d+)x(\d+)")
 _TYPES = {"f32": "float", "f64": "double"}
 
+_VECTOR = """\
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#endif
+#if defined(__AVX512F__)
+  enum { bytes = 64 };
+#elif defined(__AVX__)
+  enum { bytes = 32 };
+#else
+  enum { bytes = 16 };
+#endif
+  typedef @ fo_v __attribute__((vector_size(bytes), aligned(sizeof(@)), may_alias));
+"""
+"""The first lines of a function: sums of products round once, and the vectors that the machine has of a type, which is @."""
+
 _TILE = """\
 /* {name}: sums of n channels at {positions} positions, c_step apart in c, over k taps: of elements of a, whose positions
    lie a_step apart, as far from there as a tap says, times those of b, whose taps lie b_step apart. n is a multiple of
@@ -19,18 +34,7 @@ __attribute__((optimize("fp-contract=fast")))
 #endif
 static __attribute__((noinline, unused)) void {name}(long n, const {c} *a, long a_at, long a_step,
     const long *taps, long k, const {c} *b, long b_at, long b_step, {c} *c, long c_at, long c_step) {{
-#if defined(__clang__)
-#pragma clang fp contract(fast)
-#endif
-#if defined(__AVX512F__)
-  enum {{ bytes = 64 }};
-#elif defined(__AVX__)
-  enum {{ bytes = 32 }};
-#else
-  enum {{ bytes = 16 }};
-#endif
-  typedef {c} fo_v __attribute__((vector_size(bytes), aligned(sizeof({c})), may_alias));
-  a += a_at, b += b_at, c += c_at;
+{vector}  a += a_at, b += b_at, c += c_at;
   for (long j = 0; j < n; j += bytes / (long)sizeof({c})) {{
     fo_v {zeros};
     for (long t = 0; t < k; t++) {{
@@ -52,18 +56,7 @@ __attribute__((optimize("fp-contract=fast")))
 #endif
 static __attribute__((noinline, unused)) void {name}(long n, const {c} *a, long a_at, long a_step, long rows, long a_row,
     long side, long a_tap, const {c} *b, long b_at, long b_row, long b_tap, {c} *c, long c_at, long c_step) {{
-#if defined(__clang__)
-#pragma clang fp contract(fast)
-#endif
-#if defined(__AVX512F__)
-  enum {{ bytes = 64 }};
-#elif defined(__AVX__)
-  enum {{ bytes = 32 }};
-#else
-  enum {{ bytes = 16 }};
-#endif
-  typedef {c} fo_v __attribute__((vector_size(bytes), aligned(sizeof({c})), may_alias));
-  a += a_at, b += b_at, c += c_at;
+{vector}  a += a_at, b += b_at, c += c_at;
   for (long j = 0; j < n; j += bytes / (long)sizeof({c})) {{
     fo_v {zeros};
     for (long r = 0; r < rows; r++) {{
@@ -96,6 +89,7 @@ def lanes_text(name: str) -> str | None:
         return _inside_text(name)
     kind, count = _TYPES[found[1]], range(int(found[2]))
     return _TILE.format(
+        vector=_VECTOR.replace("@", kind),
         name=name,
         c=kind,
         positions=len(count),
@@ -117,6 +111,7 @@ def _inside_text(name: str) -> str | None:
 
     written = [step(str(tap)) for tap in range(side)]
     return _INSIDE.format(
+        vector=_VECTOR.replace("@", kind),
         name=name,
         c=kind,
         positions=len(count),

@@ -7,17 +7,16 @@ outside, whose products would be zeros, are left out: what is left are neighbour
 
 from __future__ import annotations
 
-from math import prod
-
-from xdsl.dialects import arith, memref
+from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.lowering.c.headers.lane_tiles import inside_lanes_name
+from fuse_opt.lowering.cpu.convolution.lanes.lane_tasks import LaneTasks
 from fuse_opt.lowering.cpu.convolution.tilings.inside_tiling import inside, inside_tiles, inside_tiling, reads_inside
-from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
-from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, either
+from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory, part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import Scope
@@ -29,26 +28,19 @@ def has_lanes_inside(convolution: Convolution) -> bool:
     return not convolution.widens and not of.flipped and reads_inside(of, itemsize)
 
 
-class InsideLanes:
+class InsideLanes(LaneTasks):
     """Tile by tile of a row of positions: the sums of all channels of a task, and what follows from them."""
 
     def __init__(self, convolution: Convolution, memory: KernelBuffers, root: Scope) -> None:
-        self.of, self.root, self.element = convolution.contraction, root, convolution.sums
-        self.tiling = tiling = inside_tiling(self.of.at_usual_batch(), self.element.itemsize)
-        self.x, self.weight = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
+        self.tiling = tiling = inside_tiling(convolution.contraction.at_usual_batch(), convolution.sums.itemsize)
+        super().__init__(convolution, memory, root, tiling.width)
         product = self.of.result_product()
         self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
         self.count, height, taller = inside_tiles(self.of)
         self.tiles = RowTiles(self.element, 1, height, taller)
-        self.turned = self._memory("turned", self.of.taps)
-        self.sums = self._memory("sums", height + (taller > 0))
+        self.turned = self.stack("turned", self.of.taps)
+        self.sums = self.stack("sums", height + (taller > 0))
         self.counts = (tiling.blocks[0], self.of.batch, tiling.blocks[1])
-
-    def _memory(self, name: str, rows: int) -> SSAValue:
-        """On the stack, so many rows of the channels of a task."""
-        memory = self.root.add(memref.AllocaOp.get(self.element.attribute, 64, [rows * self.tiling.width]))
-        memory.name_hint = name
-        return memory
 
     def build(self, task: Scope, number: SSAValue) -> None:
         of, tiling = self.of, self.tiling
@@ -56,26 +48,9 @@ class InsideLanes:
         rows = part_bounds(task, row, tiling.rows, of.positions[1])
         channels = part_bounds(task, panel, tiling.width, of.groups)
         task.indices = {self.epilogue.batch: batch}
-        either(task, self._is_new(task, number, panel), lambda inner: self._turn(inner, channels))
+        self.turn_weights(task, number, panel, channels)
         image = plus(task, times(task, batch, of.x_steps()[0]), channels[0])
         count_loop(task, "line", rows, lambda inner, place: _Line(self, inner, image, place, channels).build(inner))
-
-    def _is_new(self, task: Scope, number: SSAValue, panel: SSAValue) -> SSAValue | bool:
-        """Whether a task is the first one of its channels here: others find their weights."""
-        rest = prod(self.counts[1:])
-        if rest == 1:
-            return True
-        begins = task.add(arith.CmpiOp(number, self.root.block.args[-2], "eq"))
-        first = task.add(arith.CmpiOp(number, times(task, panel, rest), "eq"))
-        return task.add(arith.OrIOp(begins, first))
-
-    def _turn(self, scope: Scope, channels: Bounds) -> None:
-        """Has the weights of a tap side by side."""
-        of, constant = self.of, self.root.index_constant
-        source = Matrix(self.weight, times(scope, channels[0], of.group_step), 1, of.group_step)
-        target = Matrix(self.turned, constant(0), self.tiling.width)
-        count = scope.add(arith.SubiOp(channels[1], channels[0]))
-        copy_matrix(scope, self.element, source, target, constant(of.taps), count)
 
     def taps(self, scope: Scope, axis: int, place: SSAValue) -> tuple[Bounds, SSAValue]:
         """Of the position there, the taps along an axis that are inside, and the element that the first of all would read."""
