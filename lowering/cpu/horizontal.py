@@ -33,13 +33,15 @@ def build_horizontal_loops(kernel: KernelOp, passes: Sequence[LoopBody], storage
     pack = _Pack(root, begin, end, _make_shares([part for part in parts if part.tasks]))
     pack.build()
     root.block.add_op(func.ReturnOp())
-    return KernelLoops(root.block, tuple(memory.parameters), memory.shared, pack.tasks, pack.grain, root.helpers)
+    counts = pack.tasks, pack.grain
+    known = tuple(root.sizes), tuple(root.limits.items())
+    return KernelLoops(root.block, tuple(memory.parameters), memory.shared, *counts, root.helpers, *known)
 
 
 def _build_part(loop_body: LoopBody, memory: KernelBuffers, buffers: Sequence[SSAValue], root: Scope) -> PassLoops:
-    """A part in a block of its own, which takes the bounds of the part's own tasks."""
+    """A part in a block of its own, which takes the sizes that it asks for and the bounds of the part's own tasks."""
     scope = Scope(None, Block(arg_types=[INDEX, INDEX]))
-    scope.helpers = root.helpers
+    scope.helpers, scope.limits = root.helpers, root.limits
     begin, end = scope.block.args
     begin.name_hint, end.name_hint = "first", "last"
     return PassLoops(loop_body, memory, buffers, scope, (begin, end))
@@ -121,7 +123,7 @@ class _Pack:
         return root.add(arith.AndIOp(before, after))
 
     def _bind_tasks(self, part: PassLoops, share: _Share, first: int) -> None:
-        """Gives the part's loops their bounds: from tasks of the pack to its own."""
+        """Gives the part's loops their sizes and bounds: from tasks of the pack to its own."""
         scope, root = part.root, self.root
         made: list[Operation] = []
 
@@ -139,7 +141,8 @@ class _Pack:
             stop = add(arith.MinSIOp(stop, root.index_constant(part.tasks)), "last")
         else:
             start, stop = root.index_constant(0), root.index_constant(part.tasks)
-        for argument, value in zip(list(scope.block.args), (start, stop), strict=True):
+        sizes = map(root.size, scope.sizes)
+        for argument, value in zip(list(scope.block.args), (*sizes, start, stop), strict=True):
             argument.replace_all_uses_with(value)
             scope.block.erase_arg(argument)
         if made and scope.block.first_op is not None:

@@ -186,3 +186,18 @@ def test_arithmetic_with_the_numbers_of_extents(target: str):
             assert [each.dtype for each in found] == [each.dtype for each in wanted]
     (graph,) = reports.graphs
     assert len(graph.symbols) == 2 and not graph.counts.external, str(graph)
+
+
+def test_the_number_of_an_extent_among_small_kernels_that_are_packed():
+    """A part of a pack takes numbers of the call, as a kernel by itself does."""
+
+    def few(x: Any) -> tuple[Any, ...]:
+        return torch.full((3,), x.shape[0]) + 1.5, torch.arange(2).float() * 0.5 + x.shape[1], x + 1
+
+    fast = torch.compile(few, backend=fuse_opt, dynamic=True, options={"strict": True})
+    with collect_reports() as reports:
+        for shape in ((5, 3), (300, 9)):
+            x = torch.rand(shape)
+            torch.testing.assert_close(fast(x), few(x), rtol=0, atol=0)
+    (graph,) = reports.graphs
+    assert len(graph.symbols) == 2, str(graph)
