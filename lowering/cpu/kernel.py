@@ -45,6 +45,8 @@ SHORTEST_LOOP = 8
 """Elements; a shorter innermost dimension is written out."""
 MOST_WRITTEN_OUT = 400
 """Simple operations of an iteration that is written out."""
+IN_REGISTERS = 128
+"""Elements up to which loops over a row are written out by compilers, which keep it in registers then."""
 CHUNK_MULTIPLE = 64
 """Elements; chunks of a pointwise loop begin at multiples, so that no two threads write one cache line."""
 
@@ -249,8 +251,9 @@ class PassLoops(DeferredRows):
         rules = KeepRules(long_rows=may_rows_be_long(), lends=lends, lent=lent)
         found, lenders = plan_lent_rows(self.nodes, stages, rules, not late)
         for kept in found:
-            row = None if late or self._is_apart(kept) else self._row_of_result(kept, stages)
-            if row is None:
+            is_apart = self._is_apart(kept)
+            row = None if late or (is_apart and not self._is_stored_early(kept)) else self._row_of_result(kept, stages)
+            if row is None or is_apart:
                 row = self._result_row(lenders[kept]) if kept in lenders else self._row_buffer(kept)
                 kept.source.left[kept.node] = row
             for reader in kept.readers:
@@ -293,6 +296,13 @@ class PassLoops(DeferredRows):
         if isinstance(count, Size) or count % LAST_VECTOR == 0:
             return False
         return count * dtype(kept.node.value).compute.itemsize < self.memory.lent
+
+    def _is_stored_early(self, kept: KeptRow) -> bool:
+        """
+        Whether a row that is not read back from a result is stored there where it is computed all the same, next to loads, not
+        beside the other results, unless compilers keep the whole row in registers.
+        """
+        return extent(kept.dims) > IN_REGISTERS and not self.memory.nontemporal
 
     def _row_of_result(self, kept: KeptRow, stages: Sequence[Stage]) -> RowBuffer | None:
         """The row of a result that the kept scalar is stored to anyway."""

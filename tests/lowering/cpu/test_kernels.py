@@ -151,6 +151,17 @@ def test_a_kept_row_is_that_of_the_result(attributes: str, kept: int):
 
 
 @needs_compiler
+@pytest.mark.parametrize(("columns", "early"), [(163, True), (119, False), (160, True)])
+def test_a_row_that_is_not_read_back_from_a_result_is_stored_to_it_early(columns: int, early: bool) -> None:
+    """Not where registers have the row."""
+    text = RESIDUAL.replace("160", str(columns)).replace("attributes {KERNEL}", "")
+    source = emit_c(parse(text))
+    stores = [bool(re.search(r"^ +p\[.*\] = ", part, re.MULTILINE)) for part in source.split("float m = ")]
+    assert stores == [early, not early]
+    check(text)
+
+
+@needs_compiler
 @pytest.mark.parametrize(("columns", "donated", "kept"), [(261, False, 0), (245, False, 1), (261, True, 1)])
 def test_long_rows_are_kept_in_the_result(columns: int, donated: bool, kept: int) -> None:
     """Not where its memory is the operand's, which later loops read."""
