@@ -212,9 +212,8 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
     least = least_tasks(instructions(loops.body), TABLE.word(kernel))
     ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers, loops.shared)
     bits, lines_alone = vector_bits(kernel, loops.body), is_for_lines_alone(kernel, loops.body)
-    if has_passes or sizes:
-        lanes = min(REGISTER_BITS.number(kernel) // 32, WIDTH)
-        mask_tails(loops.body, loops.helpers, sizes, loops.shared, bits // 8, lanes)
+    lanes, only_results = min(REGISTER_BITS.number(kernel) // 32, WIDTH), not (has_passes or sizes)
+    mask_tails(loops.body, loops.helpers, sizes, loops.shared, bits // 8, lanes, only_results)
     if is_requested(kernel):
         request_lines(loops.body, loops.shared, loops.helpers)
     if (vectors := UNROLL.count(kernel)) is not None:

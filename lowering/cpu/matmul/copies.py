@@ -41,8 +41,10 @@ def parallel_loop(scope: Scope, name: str, bounds: Bounds, build: Callable[[Scop
 
 
 def plus(scope: Scope, *terms: SSAValue) -> SSAValue:
-    total = terms[0]
-    for term in terms[1:]:
+    zero = scope.root.index_constant(0)
+    first, *others = [term for term in terms if term is not zero] or [zero]
+    total = first
+    for term in others:
         total = scope.add(arith.AddiOp(total, term))
     return total
 

@@ -285,7 +285,7 @@ class PanelProducts:
             is_rest = scope.add(arith.CmpiOp(count, constant(tiling.width), "slt"))
             return Columns(column, count, is_rest, sums)
         if tiling.panels == 1:
-            return Columns(column, constant(tiling.last_width), True, sums)
+            return Columns(constant(0), constant(tiling.last_width), True, sums)
         is_last = scope.add(arith.CmpiOp(panel, constant(tiling.panels - 1), "eq"))
         count = constant(tiling.width)
         if tiling.last_width != tiling.width:

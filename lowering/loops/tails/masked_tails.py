@@ -69,19 +69,28 @@ def mask_tails(
     shared: Collection[int] = (),
     vector: int = WIDTH * NARROWEST,
     lanes: int = WIDTH,
+    only_results: bool = False,
 ) -> None:
     """
     Rewrites the function of a kernel in place; `sizes` are arguments of it that say where loops end, `shared` the numbers of
     those whose memory others may be, `vector` the bytes of a vector of compilers', `lanes` those of a register: as many does the
-    last vector have of a loop whose bounds are computed, one of several registers is half empty mostly.
+    last vector have of a loop whose bounds are computed, one of several registers is half empty mostly. With `only_results` those
+    loops alone that store to arguments: memory of the function's own has no room for whole vectors then.
     """
     blocks = Masks(body, helpers, lanes)
     overlaid = {body.args[number] for number in shared}
-    loops = (op for op in body.walk() if isinstance(op, scf.ParallelOp))
+    loops = (op for op in body.walk() if isinstance(op, scf.ParallelOp) and (not only_results or _stores_much(op)))
     found = {op: way for op in loops if (way := _way_of(op, sizes or {}, overlaid, vector, lanes)) is not None}
     blocks.filled = filled_memory(body, {op for op, way in found.items() if way.fills})
     for way in found.values():
         way.rewrite(blocks)
+
+
+def _stores_much(loop: scf.ParallelOp) -> bool:
+    """Whether results are all that it stores, and more than half a vector of them: tiles of fewer columns have half vectors."""
+    lower, upper = constant(loop.lowerBound[0]), constant(loop.upperBound[0])
+    is_short = lower is not None and upper is not None and upper - lower <= WIDTH // 2
+    return stores_outside(loop) and not is_short
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,7 +187,7 @@ def test_columns_of_most_of_a_vector_are_a_whole_one_where_sums_are_short(transp
         epilogue = BIAS_GELU_RESIDUAL if number % 2 == transposed else ""
         case = Case(rows, depth, columns, transposed=(False, transposed), element=element, epilogue=epilogue)
         assert case.tiling().pads
-        case.check()
+        assert ("fo_stored_bits" in case.check().source) == (columns > 8)  # masks, where half a vector is too short
     for depth, columns in ((65, 12), (32, 8), (32, 16)):
         assert not Case(70, depth, columns, transposed=(False, transposed)).tiling().pads
 
