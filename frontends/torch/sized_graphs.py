@@ -25,7 +25,7 @@ from fuse_opt.frontends.torch.importer.importer import Importer
 from fuse_opt.frontends.torch.options import Options, mark, precision_of, target_of
 from fuse_opt.frontends.torch.report import GraphReport, report
 from fuse_opt.tools.compiler import api
-from fuse_opt.tools.compiler.device_sizes import BoundPrograms, compile_sized_on_device
+from fuse_opt.tools.compiler.device_sizes import BoundPrograms, LongRows, compile_sized_on_device
 from fuse_opt.tools.compiler.sized import CallerSizes
 
 _log = logging.getLogger("fuse_opt.torch")
@@ -89,7 +89,10 @@ def compile_sized_graph(
                 _log.info("remark: [torch] specialised: longer rows are compiled for each set of extents: %s", error)
                 return otherwise
 
-        found = text(False, beyond)
+        try:
+            found = text(False, beyond)
+        except LongRows:  # of the usual extents
+            found = text(True, lambda: otherwise)
     except SizeRefusal as error:
         _log.info("remark: [torch] specialised: a %s graph is compiled for each set of extents: %s", kind, error)
         return None

@@ -74,7 +74,6 @@ class SizedWriter(ComputedExtents, CallWriter):
 
     def _head(self) -> list[str]:
         names = self.imported.placeholders
-        parts = [names[at] if axis is None else f"{names[at]}.shape[{axis}]" for _, at, axis in self._sources]
         return [
             "def call(args):",
             f"    {', '.join(names)}, = args",
@@ -83,7 +82,7 @@ class SizedWriter(ComputedExtents, CallWriter):
             "        frame = idle.pop()",
             "    except IndexError:",
             "        frame = new_frame()",
-            f"    if frame.key != (key := ({', '.join(parts)},)) and (other := take(frame, key)) is not None:",
+            f"    if frame.key != (key := {key_text(names, self._sources)}) and (other := take(frame, key)) is not None:",
             "        idle.append(frame)",
             f"        del {', '.join(names)}",
             "        return other(args)",
@@ -120,6 +119,12 @@ class SizedWriter(ComputedExtents, CallWriter):
         self.lines.append(f"library(frame, {number})")
 
 
+def key_text(placeholders: Sequence[str], sources: Sequence[Source]) -> str:
+    """The numbers of a call; none where guards say what all symbols are."""
+    parts = [placeholders[at] if axis is None else f"{placeholders[at]}.shape[{axis}]" for _, at, axis in sources]
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
 def function_text(name: str, parameters: Sequence[str], items: Sequence[str]) -> str:
     """A function that gives a tuple."""
     lines = [f"        {item},\n" for item in items]
@@ -132,7 +137,7 @@ class _Frame:
 
     native: Any
     binding: Any
-    key: tuple[int, ...] = ()
+    key: tuple[int, ...] | None = None
     parts: tuple[Any, ...] = ()
     seen: list[int] = field(default_factory=lambda: [0])
     bases: list[Any] = field(default_factory=list[Any])
@@ -183,7 +188,7 @@ class SizedText:
 
     def _take(self, frame: _Frame, key: tuple[int, ...]) -> Call | None:
         """Makes a frame, which nobody uses, one for these numbers; what is to be called for them where the program is not."""
-        frame.key = ()
+        frame.key = None
         if not frame.native.take([key[place] for place in self._order]):
             return self._otherwise()
         if (numbers := self._known.get(key)) is None:
@@ -213,7 +218,7 @@ class SizedText:
         """Makes a call of a library from Python, on the memory of a frame."""
         if (run := frame.libraries.get(number)) is None:
             layout, found = self.native.layout, frame.native.taken()
-            values = dict(self.native.named(dict(zip(self._names, frame.key, strict=True))))
+            values = dict(self.native.named(dict(zip(self._names, frame.key or (), strict=True))))
             offsets = found[layout.offsets : layout.offsets + len(layout.offset_names)]
             values.update(zip(layout.offset_names, offsets, strict=True))
             run = frame.libraries[number] = library_step(_step_at(self._steps[number], values))

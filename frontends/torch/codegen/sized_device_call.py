@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.torch.codegen.device_wrapper import PARTS, DeviceCallWriter, Frames, current_stream
-from fuse_opt.frontends.torch.codegen.sized_call import Call, ComputedExtents, Source
+from fuse_opt.frontends.torch.codegen.sized_call import Call, ComputedExtents, Source, key_text
 from fuse_opt.frontends.torch.importer.imported import Imported
 from fuse_opt.tools.compiler.device_sizes import BoundPrograms, LongRows
 
@@ -39,10 +39,9 @@ class SizedDeviceWriter(ComputedExtents, DeviceCallWriter):
 
     def _start(self) -> list[str]:
         names = self.imported.placeholders
-        parts = [names[at] if axis is None else f"{names[at]}.shape[{axis}]" for _, at, axis in self._sources]
         return [
             f"{', '.join(names)}, = args",
-            f"vector = vectors.get(key := ({', '.join(parts)},)) or take(key)",
+            f"vector = vectors.get(key := {key_text(names, self._sources)}) or take(key)",
             "if vector.other is not None:",
             f"    del {', '.join(names)}",
             "    return vector.other(args)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import cache, wraps
 from importlib import import_module
 from math import prod
@@ -31,7 +32,6 @@ _BY_REFERENCE = (
     "as_strided_copy",
     "dist",
     "grid_sampler_2d",
-    "ldexp",
     "narrow_copy",
     "permute_copy",
     "unbind_copy",
@@ -59,6 +59,16 @@ argument; their decompositions keep other orders.
 """
 _IN_C_ORDER = ("log_sigmoid_forward",)
 """Those of which it lays it out in C order, whatever the first argument's is."""
+_AS_OPERANDS = (
+    "copysign.Tensor",
+    "div.Tensor_mode",
+    "heaviside.default",
+    "logaddexp.default",
+    "logical_and.default",
+    "logical_or.default",
+    "logical_xor.default",
+)
+"""Those of which it takes the order of all operands; their decompositions, or tracing where they have none, take another one."""
 _DEVICES = ("cpu", "cuda")
 """Types of devices that programs are for."""
 
@@ -84,9 +94,7 @@ def decompositions(products: bool = True) -> dict[Any, Callable[..., Any]]:
         for operator in (getattr(packet, overload) for overload in packet.overloads()):
             if (function := every.get(operator, inductor.get(operator))) is not None:
                 table.setdefault(operator, function)
-    table[aten.native_dropout.default] = _native_dropout
-    if products:
-        table[aten.convolution.default] = _convolution
+    table |= (own := _own(table, products))
     orders = {str(getattr(aten, name)): _as_suggested for name in _AS_SUGGESTED}
     orders |= {str(getattr(aten, name)): _in_c_order for name in _IN_C_ORDER}
     for operator, function in table.items():
@@ -96,8 +104,25 @@ def decompositions(products: bool = True) -> dict[Any, Callable[..., Any]]:
     return {
         operator: _whole_if_foreign(function, str(getattr(operator, "overloadpacket", "")) in floats)
         for operator, function in table.items()
-        if not isinstance(operator, torch._ops.OpOverload) or function is _convolution or not _is_kept(str(operator))
+        if not isinstance(operator, torch._ops.OpOverload) or operator in own or not _is_kept(str(operator))
     }
+
+
+def _own(table: dict[Any, Callable[..., Any]], products: bool) -> dict[Any, Callable[..., Any]]:
+    """Those that are others than PyTorch's, some of what has handlers: of what these are given."""
+    found: dict[Any, Callable[..., Any]] = {
+        aten.native_dropout.default: _native_dropout,
+        aten.index_add.default: _index_add(table[aten.index_add.default]),
+        aten.pow.Scalar: _power_of_number,
+        aten.ldexp.Tensor: _ldexp,
+    }
+    if products:
+        found[aten.convolution.default] = _convolution
+    for name in _AS_OPERANDS:
+        packet, _, overload = name.partition(".")
+        operator = getattr(getattr(aten, packet), overload)
+        found[operator] = _as_operands(_whole(operator) if _is_kept(f"aten.{name}") else table[operator])
+    return found
 
 
 def _whole_if_foreign(decomposition: Callable[..., Any], floats: bool) -> Callable[..., Any]:
@@ -145,6 +170,58 @@ def _as_suggested(x: Any) -> Any:
 
 def _in_c_order(_: Any) -> Any:
     return torch.contiguous_format
+
+
+def _as_operands(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of an operator on elements with its result in the order that eager takes for all of its operands."""
+
+    @wraps(function)
+    def decompose(x: Any, y: Any, **options: Any) -> Any:
+        if (found := function(x, y, **options)) is NotImplemented:
+            return found
+        common: Any = import_module("torch._prims_common")
+        order, _ = common.compute_elementwise_output_logical_to_physical_perm(*torch.broadcast_tensors(x, y))
+        if (ordered := found.permute(order)).is_contiguous():
+            return found
+        return ordered.contiguous().permute([order.index(axis) for axis in range(found.dim())])
+
+    return decompose
+
+
+def _whole(operator: Any) -> Callable[..., Any]:
+    """The operator as what its own decomposition begins with: within that it is left as it is."""
+    running = ContextVar(str(operator), default=False)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if running.get():
+            return NotImplemented
+        token = running.set(True)
+        try:
+            return operator(*args, **kwargs)
+        finally:
+            running.reset(token)
+
+    return call
+
+
+def _index_add(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition with what is added in the type of what it is added to, which numbers times booleans are not."""
+
+    @wraps(decomposition)
+    def decompose(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+        return decomposition(x, dim, index, source if alpha == 1 else (source * alpha).to(x.dtype))
+
+    return decompose
+
+
+def _power_of_number(base: Any, exponent: Any) -> Any:
+    """A power of a number, which eager lays out in C order and PyTorch's tracing does not."""
+    number = torch.scalar_tensor(base, dtype=torch.result_type(base, exponent), device=exponent.device)
+    return torch.pow(number, exponent).contiguous()
+
+
+def _ldexp(x: Any, exponent: Any) -> Any:
+    return x * torch.pow(2.0, exponent)
 
 
 def _native_dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:

@@ -216,3 +216,27 @@ def test_averages_of_images_whose_extents_are_symbols():
 @pytest.mark.parametrize("argument", ["float32 2x7x8 last", "bfloat16 2x4x3x5 last grad", "float32 5x3 transposed"])
 def test_logsigmoid_is_in_c_order(argument: str):
     agree([argument], returned=["torch.nn.functional.logsigmoid(x0)"])
+
+
+@pytest.mark.parametrize("kind", ["float32 4x6 transposed", "bfloat16 2x4x6 last", "int64 6x4 transposed"])
+def test_powers_of_numbers_are_in_c_order(kind: str):
+    agree([kind], returned=["2 ** x0.abs()", "1.5 ** x0", "torch.ldexp(x0, x0)"])
+
+
+@pytest.mark.parametrize("shape", ["-", "1x6", "4x6"])
+def test_results_on_elements_are_in_the_order_of_all_operands(shape: str):
+    """Not in that which tracing notes, or which a decomposition chooses."""
+    agree(
+        ["float32 4x6 transposed", f"float32 {shape}"],
+        returned=[
+            "torch.div(x0, x1 + 9, rounding_mode='floor')",
+            "torch.copysign(x0, x1)",
+            "torch.logical_and(x1, x0)",
+            "torch.logaddexp(x1, x0)",
+            "torch.heaviside(x1, x0)",
+        ],
+    )
+
+
+def test_booleans_that_are_added_at_indices_times_a_number():
+    agree(["bool 4x6"], returned=["x0.index_add(-1, torch.tensor([1, 0]), x0[:, :2], alpha=2)"])

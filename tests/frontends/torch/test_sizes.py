@@ -201,3 +201,34 @@ def test_the_number_of_an_extent_among_small_kernels_that_are_packed():
             torch.testing.assert_close(fast(x), few(x), rtol=0, atol=0)
     (graph,) = reports.graphs
     assert len(graph.symbols) == 2, str(graph)
+
+
+def test_a_norm_of_batches_with_channels_innermost_in_training():
+    """Of the usual extents its rows are longer than the text for short ones takes: one for all is compiled at once."""
+
+    def normalised(x: Any) -> Any:
+        y = torch.nn.functional.batch_norm(x, None, None, training=True)
+        return y.contiguous(memory_format=torch.channels_last)
+
+    fast = torch.compile(normalised, backend=fuse_opt, dynamic=True, options={"strict": True})
+    with collect_reports() as reports:
+        for shape in ((2, 3, 4, 5), (6, 5, 70, 70), (3, 2, 9, 4)):
+            x = torch.randn(shape).mT
+            torch.testing.assert_close(fast(x), normalised(x), rtol=1e-4, atol=1e-5)
+    (graph,) = reports.graphs
+    assert graph.symbols, str(graph)
+
+
+def test_a_graph_all_of_whose_symbols_are_known_by_guards():
+    """It has the number of a symbol as an argument, but computes with none of them."""
+
+    def changed(x: Any, y: Any) -> Any:
+        x.mul_(2)
+        torch.nn.functional.pad(y, (-1, 0))
+        return x + 1
+
+    fast = torch.compile(changed, backend=fuse_opt, dynamic=True, options={"strict": True})
+    for length in (4, 2, 6, 2):
+        x, y = torch.randn(1), torch.randn(1).expand(length)
+        wanted, kept = changed(x.clone(), y), x * 2
+        torch.testing.assert_close((fast(x, y), x), (wanted, kept), rtol=0, atol=0)
