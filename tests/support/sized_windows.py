@@ -104,6 +104,8 @@ class WindowSteps:
     def _pool(self, x: SSAValue) -> SSAValue | None:
         kernel = self._rng.choice([(2, 2), (3, 3), (3, 3), (1, 2)])
         options = {"kernel_shape": int_array(kernel), **self._windows(kernel, False)}
+        if self._rng.random() < 0.4:
+            options["ceil_mode"] = bool_value(True)
         match self._rng.randrange(5):
             case 0 | 1:
                 return self._writer.add(MaxPoolOp, x, **options)

@@ -32,7 +32,7 @@ from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import flag, float_value, int_array, int_value, ints, shape_attribute
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, shape_text, tensor
-from fuse_opt.dialects.types.extents import at_least_none, is_number, may_exceed
+from fuse_opt.dialects.types.extents import at_least_none, is_number, least, may_exceed
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,20 @@ class PoolAxis:
 
     @property
     def windows(self) -> int:
+        """With `ceil` the last one may reach beyond the padding behind, but none starts in that."""
         room = self.extent + self.low + self.high - self.span
-        count = (-(-room // self.stride) if self.ceil else room // self.stride) + 1
-        count -= self.ceil and (count - 1) * self.stride >= self.extent + self.low
-        return cast(int, at_least_none(count))
+        if self.ceil:
+            room += self.stride - 1 - max(self.high - self.span + self.stride, 0)
+        return cast(int, at_least_none(room // self.stride + 1))
 
     @property
     def behind(self) -> int:
         """
-        The padding that the last window reaches into, with what it needs beyond `high`. Of an extent that is a size, all of the
-        padding: no more windows fit into that.
+        The padding that the last window reaches into, with what it needs beyond `high`. Of an extent that is a size, as much as
+        it ever is: no more windows fit into that.
         """
-        if not is_number(self.extent) and not self.ceil:
-            return self.high
+        if not is_number(self.extent):
+            return min(self.high + self.stride, self.span) - 1 if self.ceil else self.high
         return max((self.windows - 1) * self.stride + self.span - self.low - self.extent, 0)
 
     def counts(self, with_pads: bool) -> list[int]:
@@ -82,11 +83,11 @@ class PoolAxis:
 
     def counts_follow_from_size(self, with_pads: bool) -> bool:
         """Whether windows are of unlike numbers of elements, as many as the size that the extent is says."""
-        return not (is_number(self.extent) or self.ceil or with_pads) and bool(self.low or self.high)
+        return not is_number(self.extent) and (self.ceil or (not with_pads and bool(self.low or self.high)))
 
     def has_empty(self) -> bool:
-        """Whether a window has padding alone; one without gaps has not, as paddings are smaller than it."""
-        return self.dilation > 1 and 0 in self.counts(False)
+        """Whether a window has padding alone; one without gaps, or with smaller ones, has not: paddings are smaller than it."""
+        return self.dilation > max(least(self.extent), 1) and 0 in self.counts(False)
 
 
 class Pool(CompositeOp):
@@ -197,18 +198,19 @@ def divided_by_counts(builder: GraphBuilder, x: SSAValue, axes: Sequence[PoolAxi
         divisor = factor if divisor is None else builder(MultiplyOp, divisor, factor)
     for place, axis in enumerate(axes):
         if place not in counts:
-            factor = _counted(builder, axis, same if divisor is None else 1, x)
+            factor = _counted(builder, axis, with_pads, same if divisor is None else 1, x)
             factor = builder(ReshapeOp, factor, shape=shape_attribute([axis.windows, *[1] * (len(axes) - 1 - place)]))
             divisor = factor if divisor is None else builder(MultiplyOp, divisor, factor)
     assert divisor is not None
     return builder(DivideOp, x, divisor)
 
 
-def _counted(builder: GraphBuilder, axis: PoolAxis, times: int, like: SSAValue) -> SSAValue:
+def _counted(builder: GraphBuilder, axis: PoolAxis, with_pads: bool, times: int, like: SSAValue) -> SSAValue:
     """How many elements, so many times, each window is of along an axis whose extent is a size: sums of ones padded alike."""
-    extents, element = shape_attribute([axis.extent]), tensor(like).element_type
+    low, high = (axis.low, axis.high) if with_pads else (0, 0)
+    extents, element = shape_attribute([axis.extent + low + high]), tensor(like).element_type
     ones = builder(FullOp, shape=extents, value=float_value(float(times)), dtype=element)
-    padded = padded_by(builder, ones, [axis.low], [axis.behind], 0)
+    padded = padded_by(builder, ones, [axis.low - low], [axis.behind - high], 0)
     said = {"window": axis.kernel, "strides": axis.stride, "dilations": axis.dilation}
     return builder(WindowSumOp, padded, **{name: int_array([number]) for name, number in said.items()})
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -26,11 +28,13 @@ from fuse_opt.dialects.graph.elementwise.arithmetic import AbsOp, AddOp
 from fuse_opt.dialects.graph.elementwise.math import ExpOp
 from fuse_opt.dialects.graph.reductions.reductions import Joined
 from fuse_opt.dialects.graph.reductions.statistics import MeanOp
+from fuse_opt.dialects.graph.windows.pool_geometry import PoolAxis
 from fuse_opt.dialects.graph.windows.pooling import AvgPoolOp, MaxPoolOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import bool_value, int_array
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, tensor
 from fuse_opt.dialects.types.index_expr import Index
+from fuse_opt.dialects.types.size import symbol
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 from fuse_opt.tools.compiler.specialization import SpecializedPrograms
 
@@ -84,6 +88,22 @@ def module_of(block: Block, results: Sequence[SSAValue]) -> ModuleOp:
     block.add_op(ReturnOp(*results))
     types = FunctionType.from_lists([value.type for value in block.args], [value.type for value in results])
     return ModuleOp([FuncOp("main", types, Region(block))])
+
+
+def test_windows_of_axes_are_counted_one_by_one() -> None:
+    """With `ceil` a window starts before the padding behind; what any extent is padded by has room for no more."""
+    for extent, kernel, stride, dilation, ceil in product(range(11), (1, 2, 3), (1, 2, 3, 4), (1, 2), (False, True)):
+        span = dilation * (kernel - 1) + 1
+        for low, high in product(range(span), repeat=2):
+            axis = PoolAxis(extent, kernel, stride, low, high, dilation, ceil)
+            room = extent + low + high - span
+            count = -(-room // stride) + 1 if ceil else room // stride + 1
+            count -= ceil and (count - 1) * stride >= extent + low
+            assert axis.windows == count, axis
+            assert axis.has_empty() == (dilation > 1 and 0 in axis.counts(False)), axis
+            if ceil and count > 0:
+                behind = replace(axis, extent=symbol("n")).behind
+                assert behind >= axis.behind and (extent + low + behind - span) // stride + 1 == count, axis
 
 
 @needs_cc

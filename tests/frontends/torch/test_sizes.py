@@ -153,6 +153,26 @@ def test_convolutions_of_images_of_any_extents():
     assert graph.symbols and not graph.counts.external, str(graph)
 
 
+@pytest.mark.parametrize(
+    "pool",
+    [
+        torch.nn.MaxPool2d(3, 2, ceil_mode=True),
+        torch.nn.MaxPool2d(3, 2, 1, dilation=2, ceil_mode=True),
+        torch.nn.AvgPool2d(3, 2, 1, ceil_mode=True),
+        torch.nn.AvgPool2d((2, 3), 2, (0, 1), ceil_mode=True, count_include_pad=False),
+    ],
+    ids=str,
+)
+def test_pools_of_images_of_any_extents_whose_last_windows_reach_beyond(pool: Any):
+    fast = torch.compile(pool, backend=fuse_opt, dynamic=True, options={"strict": True})
+    with collect_reports() as reports:
+        for extents in ((7, 9), (12, 8), (5, 6), (10, 11), (6, 33)):
+            x = torch.randn(2, 3, *extents)
+            torch.testing.assert_close(fast(x), pool(x), rtol=1e-5, atol=1e-6)
+    (graph,) = reports.graphs
+    assert len(graph.symbols) == 4 and not graph.counts.external, str(graph)
+
+
 def numbers(x: Any) -> Any:
     rows, columns = x.shape
     whole = (x * 10).to(torch.int32)
