@@ -1,6 +1,6 @@
 """Random functions under torch.compile(backend="fuse_opt"), judged by eager PyTorch; every fault reduced, with its seed.
 
-    python tests/support/torch_fuzz.py --cases 2000 --seed 0 --processes 2 [--networks]
+    python tests/support/torch_fuzz.py --cases 2000 --seed 0 --processes 2 [--networks | --mixes]
 
 Values, shapes, strides, element types, what aliases what, arguments after the call, gradients, `requires_grad`, and that
 later calls change no earlier result. Compiled with `strict`: what is left to PyTorch is an exception, unless PyTorch's own
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
+from torch_mixes import random_mix
 from torch_networks import random_network
 from torch_programs import Program, random_program
 from torch_testing import fuse_opt, torch
@@ -205,12 +206,15 @@ class Summary:
         )
 
 
-def check_cases(seeds: Sequence[int], reduce: bool = True, networks: bool = False) -> Summary:
+PROGRAMS = {"any": random_program, "networks": random_network, "mixes": random_mix}
+
+
+def check_cases(seeds: Sequence[int], reduce: bool = True, kind: str = "any") -> Summary:
     torch.set_num_threads(1)
     torch._logging.set_logs(all=50)
     summary = Summary()
     for seed in seeds:
-        program = (random_network if networks else random_program)(seed)
+        program = PROGRAMS[kind](seed)
         summary.cases += 1
         summary.lines += len(program.lines)
         with warnings.catch_warnings():
@@ -238,17 +242,32 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--networks", action="store_true", help="of operations that networks are made of")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument(
+        "--networks",
+        dest="kind",
+        action="store_const",
+        const="networks",
+        help="of operations that networks are made of",
+    )
+    kinds.add_argument(
+        "--mixes",
+        dest="kind",
+        action="store_const",
+        const="mixes",
+        help="of mixed types, indices, random numbers, writes",
+    )
+    parser.set_defaults(kind="any")
     options = parser.parse_args(given)
     seeds = range(options.seed, options.seed + options.cases)
     shares = [seeds[k : k + SHARE] for k in range(0, len(seeds), SHARE)]
     summary, started = Summary(), time.perf_counter()
     if options.processes == 1:
         for share in shares:
-            summary.add(check_cases(share, networks=options.networks))
+            summary.add(check_cases(share, kind=options.kind))
     else:
         with ProcessPoolExecutor(options.processes) as pool:
-            for part in pool.map(check_cases, shares, repeat(True), repeat(options.networks)):
+            for part in pool.map(check_cases, shares, repeat(True), repeat(options.kind)):
                 summary.add(part)
                 print(f"... {summary.cases} of {options.cases}", file=sys.stderr, flush=True)
     summary.seconds = time.perf_counter() - started

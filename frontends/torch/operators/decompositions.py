@@ -67,6 +67,8 @@ _AS_OPERANDS = (
     "logical_and.default",
     "logical_or.default",
     "logical_xor.default",
+    "special_xlog1py.default",
+    "xlogy.Tensor",
 )
 """Those of which it takes the order of all operands; their decompositions, or tracing where they have none, take another one."""
 _DEVICES = ("cpu", "cuda")

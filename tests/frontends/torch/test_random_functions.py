@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from torch_fuzz import check_cases, difference, run
+from torch_mixes import random_mix
 from torch_networks import random_network
 from torch_programs import Program, parsed_argument, random_program
 from torch_testing import fresh as fresh
@@ -17,13 +18,20 @@ def test_random_functions_are_as_in_eager():
 
 
 def test_random_networks_are_as_in_eager():
-    summary = check_cases(range(100, 106), networks=True)
+    summary = check_cases(range(100, 106), kind="networks")
     assert summary.reports == [], "\n".join(summary.reports)
     assert summary.left.total() <= 2, summary.left
 
 
+def test_random_mixes_are_as_in_eager():
+    summary = check_cases(range(100, 106), kind="mixes")
+    assert summary.reports == [], "\n".join(summary.reports)
+    assert summary.left.total() <= 3, summary.left
+
+
 def test_programs_are_those_of_their_seeds():
     assert random_network(5) == random_network(5) and random_network(5) != random_network(6)
+    assert random_mix(5) == random_mix(5) and random_mix(5) != random_mix(6)
     assert random_program(5) == random_program(5) and random_program(5) != random_program(6)
     assert {p.dynamic for p in map(random_program, range(20))} == {True, False}
     assert any(p.owned for p in map(random_program, range(20)))
