@@ -143,11 +143,11 @@ def _as_row(product: Product) -> Product:
 def group_in_panels(left: DType, right: DType, sums: DType) -> int:
     """
     How many neighbours of a column lie side by side in panels that tiles of a product of these elements read where they are; 0
-    where they read a copy of their own: of narrow floats, or of bytes with sums of columns, which signed ones on the left need.
+    where they read a copy of their own, as of narrow floats.
     """
     if left is right is sums and sums in (F32, F64):
         return 1
-    return GROUP if (left, right) == (U8, I8) else 0
+    return GROUP if left in (U8, I8) and right is I8 else 0
 
 
 def product_operands(

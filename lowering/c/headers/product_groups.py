@@ -18,7 +18,7 @@ from fuse_opt.lowering.c.headers.tile_steps import ask_for_sums, even_parts, vec
 LINES = "l"
 """What the name of a tile ends in whose operands have zeros behind the last group, up to whole lines of the left one."""
 KEEPS = "k"
-"""What it ends in where rows are kept, if they are moved, for tiles after it that have the same ones."""
+"""What it ends in where the sums of rows are kept, if they are needed, for tiles after it that have the same ones."""
 ASKS = "a"
 """What it ends in, with the bytes of an element, where sums go to near memory, and what follows them to far lines."""
 _NAME = re.compile(rf"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)({LINES}?)({KEEPS}?)(?:{ASKS}(\d))?")
@@ -70,38 +70,19 @@ _WIDENED = """\
     fo_tile_f32_{rows}x{columns}(n, rows, 0, {step}, wide_b, 0, b_step, c, 0, c_step, add);
   }}
 """
-_MOVED = """\
-  unsigned char rows[{rows} * {step}] __attribute__((aligned(64)));  // 128 more than they are
-  for (long p = 0; p < k; p += {groups}) {{
-    const long n = k - p < {groups} ? k - p : {groups};
-    for (long i = 0; i < {rows}; i++)
-      for (long q = 0; q < 4 * n; q++) rows[i * {step} + q] = (unsigned char)a[i * a_step + 4 * p + q] ^ 128;
-    fo_tile_ui8_{rows}x{columns}(n, rows, 0, {step}, b_from, b_at + 4 * p * b_step, b_step, c, 0, c_step, add || p, registers);
-  }}
-  const fo_group *behind = b + k * b_step;  // 128 times the sums of columns
-  for (long i = 0; i < {rows}; i++)
-    for (long j = 0; j < {columns}; j++) c[i * c_step + j] = (int)((unsigned)c[i * c_step + j] - behind[j]);
-"""
 _GROUPS = 256
-"""Groups of a row that are widened, or moved, at a time."""
-_KEPT = """\
-  if (!again)
-    for (long i = 0; i < {rows}; i++)
-      for (long q = 0; q < 4 * k; q++)
-        ((unsigned char *)(registers + 8 + i * {step}))[q] = (unsigned char)a[i * a_step + q] ^ 128;
-  {{
-    const unsigned char *a = (const unsigned char *)(registers + 8);  // 128 more than they are
-    const long a_step = 8 * {step};
-{sums}  }}
-"""
-_KEPT_STEP = "((4 * k + 63) / 64 * 8 | 8)"
-"""From one kept row to the next, in longs: an odd number of lines, so that they lie in different sets of a cache."""
+"""Groups of a row that are widened at a time."""
+_ROW_SUMS = """\
+{memory}  for (long i = 0; i < {rows}; i++) sums_of_a[i] = fo_sum_row_i8(k, a + i * a_step);
+{sums}"""
+_KEPT = "  long *sums_of_a = registers + 8;\n  if (!again)\n"
+_FIRST = 8
+"""Of 64 bits: what matrix registers are set up for, in front of kept sums."""
 
 
-def kept_longs(rows: int, depth: int) -> int:
-    """Of 64 bits, what tiles of so many rows need that keep them: the first eight are of what matrix registers are set up for."""
-    lines = -(-depth // _LINE) | 1
-    return 8 + rows * lines * 8
+def kept_longs(rows: int) -> int:
+    """Of 64 bits, what tiles of so many rows need that keep the rows' sums."""
+    return _FIRST + rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +102,7 @@ class _Kind:
     group: int = 4
     """Elements of a group."""
     moved: bool = False
-    """Whether the instruction takes the left operand's elements 128 too large: then 128 times the sums of the right operand's
-    columns lie behind it."""
+    """Whether the instruction takes elements of the right operand 128 too large: then 128 times the sums of rows are too much."""
 
 
 _RIGHT_BYTES = [f"((fo_s)({{y}} << {24 - 8 * place}) >> 24)" for place in range(4)]
@@ -170,7 +150,7 @@ def group_text(name: str) -> str | None:
         right=kind.right,
         sum=kind.sum,
         zeros=", and of zeros up to 16 groups at a time" if found[4] else "",
-        keeping="; behind them are rows, as the tile before left them where `again` is not 0" if keeps else "",
+        keeping="; behind them are sums of rows, as the tile before left them where `again` is not 0" if keeps else "",
         asking="; rows of elements from `next` on, next_step apart, are stored to later" if found[6] else "",
         parameters=", long again" * keeps + ", const void *next, long next_at, long next_step" * bool(found[6]),
         unused=", (void)again" * keeps + ", (void)next, (void)next_at, (void)next_step" * bool(found[6]),
@@ -186,14 +166,13 @@ def _body(name: str, kind: _Kind, rows: int, columns: int, keeps: bool) -> str:
     if rows > most:
         return "  (void)b;\n" + "".join(
             f"  fo_tile_{name}_{b - a}x{columns}{ending}(k, a, {a} * a_step, a_step, b_from, b_at, b_step, c, {a} * c_step,"
-            f" c_step, add, registers{f' + {a} * {_KEPT_STEP}' * keeps}{more});\n"
+            f" c_step, add, registers{f' + {a}' * keeps}{more});\n"
             for a, b in even_parts(rows, most)
         )
-    moved = {"rows": rows, "columns": columns, "groups": _GROUPS, "step": 4 * (_GROUPS + _PADDING)}
-    if keeps:
-        wide = _KEPT.format(rows=rows, step=_KEPT_STEP, sums=_sums(kind, _LINE, rows, columns, True))
-    else:
-        wide = _MOVED.format(**moved) if kind.moved else _sums(kind, _LINE, rows, columns, True)
+    wide = _sums(kind, _LINE, rows, columns, True)
+    if kind.moved and columns >= FEWEST_LANES:
+        memory = _KEPT if keeps else f"  long sums_of_a[{rows}];\n"
+        wide = _ROW_SUMS.format(memory=memory, rows=rows, sums=wide)
     return _BODY.format(
         feature=kind.feature,
         wide=wide,
@@ -227,6 +206,8 @@ def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, in
     starts = [columns[0] + start for start in starts]
     instructions = instructions and lanes >= FEWEST_LANES
     names = {i: [f"s{i}_{j}" for j in range(len(starts))] for i in range(*rows)}
+    is_moved = kind.moved and instructions
+    more = " ^ 0x80808080u" * is_moved
     lines = [
         f"typedef {kind.sum} __attribute__((vector_size({4 * lanes}), aligned(4), may_alias)) fo_s;",
         f"typedef fo_u32 __attribute__((vector_size({4 * lanes}), aligned(1), may_alias)) fo_y;",
@@ -234,7 +215,7 @@ def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, in
     ]
     step = [
         "  const fo_group *restrict q = b + u * b_step;",
-        "  const fo_y " + ", ".join(f"y{j} = *(const fo_y *)(q + {at})" for j, at in enumerate(starts)) + ";",
+        "  const fo_y " + ", ".join(f"y{j} = *(const fo_y *)(q + {at}){more}" for j, at in enumerate(starts)) + ";",
     ]
     for i, row in names.items():
         step.append(f"  const fo_u32 x{i} = ((const fo_group *)(a + {i} * a_step))[u];")
@@ -249,10 +230,8 @@ def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, in
         for s, at in zip(row, starts, strict=True)
     ]
     lines += ["if (add) {", *(f"  {s} += {place};" for s, place in places), "}"]
-    if kind.moved and instructions:
-        lines.append("const fo_group *behind = b + (k - p) * b_step;  // 128 times the sums of columns")
-        lines += [f"const fo_s z{j} = *(const fo_s *)(behind + {at});" for j, at in enumerate(starts)]
-        lines += [f"{s} -= z{j};" for row in names.values() for j, s in enumerate(row)]
+    if is_moved:
+        lines += [f"{s} -= (fo_s){{0}} + (int)sums_of_a[{i}];" for i, row in names.items() for s in row]
     lines += [f"{place} = {s};" for s, place in places]
     return "  {\n" + "".join(f"    {line}\n" for line in lines) + "  }\n"
 
@@ -267,9 +246,10 @@ def _products(kind: _Kind, x: str, sums: list[str], instructions: bool) -> list[
         ]
     if instructions:
         lines = [f"  const fo_y v{x} = (fo_y){{0}} + {x};"]
+        pairs = [(f"y{j}", f"v{x}") if kind.moved else (f"v{x}", f"y{j}") for j in range(len(sums))]
         return lines + [
-            f'  __asm__("{kind.instruction} %2, %1, %0" : "+v"({s}) : "v"(v{x}), "v"(y{j}));'
-            for j, s in enumerate(sums)
+            f'  __asm__("{kind.instruction} %2, %1, %0" : "+v"({s}) : "v"({first}), "v"({second}));'
+            for s, (first, second) in zip(sums, pairs, strict=True)
         ]
     return [
         "  " + " ".join(f"{s} += {term.format(x=x, y=f'y{j}')};" for term in kind.terms) for j, s in enumerate(sums)

@@ -15,7 +15,7 @@ FO_FN void fo_panel_row_bf16(long columns, const {unsigned short|signed char|sig
 /* fo_panel_end_{bf16|i8|ui8}: what follows the `first` rows of groups of a panel. */
 FO_FN void fo_panel_end_bf16(long k, long first, long columns, const {unsigned short|signed char|signed char} *restrict from, long row,
     long column, {unsigned short|signed char|signed char} *restrict to, long to_step, long groups) {
-  enum { group = {2|4|4}, bits = 32 / group, has_sums = {0|1|0} };
+  enum { group = {2|4|4}, bits = 32 / group };
   typedef fo_u32 __attribute__((may_alias, aligned({2|1|1}))) word;
   word *out = (word *)to;
   for (long p = first; p * group < k; p++)
@@ -25,7 +25,7 @@ FO_FN void fo_panel_end_bf16(long k, long first, long columns, const {unsigned s
         x |= (fo_u32)({unsigned short|unsigned char|unsigned char})from[(p * group + g) * row + j * column] << g * bits;
       out[p * to_step + j] = x;
     }
-  for (long p = (k + group - 1) / group; !has_sums && p < groups; p++)
+  for (long p = (k + group - 1) / group; p < groups; p++)
     for (long j = 0; j < columns; j++) out[p * to_step + j] = 0;
 #if !(defined(__AVX512VL__) && defined(__AVX512BF16__))
   typedef fo_u32 __attribute__((may_alias)) wide;
@@ -36,37 +36,11 @@ FO_FN void fo_panel_end_bf16(long k, long first, long columns, const {unsigned s
       ((wide *)out)[(2 * p + 1) * to_step + j] = x & 0xffff0000u;
     }
 #endif
-  if (has_sums) {
-    const long end = (k + group - 1) / group;
-    word *sums = out + end * to_step;
-    long j = 0;
-#if defined(__AVX512VL__) && defined(__AVX512VNNI__)
-    typedef fo_u32 __attribute__((vector_size(64), aligned(1), may_alias)) words;
-    for (const words all = (words){0} + 0x80808080u; j + 16 <= columns; j += 16) {
-      words s[4] = {{0}};  // of every fourth group, as an instruction waits for the one before
-      long p = 0;
-      for (; p + 4 <= end; p += 4)
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; i++)
-          __asm__("vpdpbusd %2, %1, %0" : "+v"(s[i]) : "v"(all), "v"(*(const words *)(out + (p + i) * to_step + j)));
-      for (; p < end; p++) __asm__("vpdpbusd %2, %1, %0" : "+v"(s[0]) : "v"(all), "v"(*(const words *)(out + p * to_step + j)));
-      *(words *)(sums + j) = s[0] + s[1] + (s[2] + s[3]);
-    }
-#endif
-    const long first = j;
-    for (; j < columns; j++) sums[j] = 0;
-    for (long p = 0; p < end; p++)
-      for (j = first; j < columns; j++) {
-        int x = (int)out[p * to_step + j];
-        sums[j] += (fo_u32)((x << 24 >> 24) + (x << 16 >> 24) + (x << 8 >> 24) + (x >> 24)) << 7;
-      }
-  }
 }
 
 /* fo_panel_{bf16|i8|ui8}: `columns` columns of k elements, `row` apart along k and `column` across it, as rows of groups, to_step
-   apart, for a left operand of that type. For signed bytes a row follows of 128 times the sums of columns; for others rows of zeros
-   up to so many `groups`. Where no instruction multiplies pairs of bf16, these become two rows of f32, to_step apart, for which `to`
-   has room. */
+   apart, for a left operand of that type; rows of zeros follow up to so many `groups`. Where no instruction multiplies pairs of
+   bf16, these become two rows of f32, to_step apart, for which `to` has room. */
 FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char|signed char} *restrict from, long at, long row,
     long column, {unsigned short|signed char|signed char} *restrict to, long to_at, long to_step, long groups) {
   enum { group = {2|4|4} };
@@ -150,4 +124,24 @@ FO_FN void fo_rows_bf16(long rows, long k, const {unsigned short|signed char|uns
       for (long p = i < turned ? whole : 0; p < k; p++) to[p] = from[p * column];
     for (long p = k; p < group * groups; p++) to[p] = 0;
   }
+}
+
+/* fo_sum_row_i8: 128 times the sum of k groups of four bytes, modulo 2^32: what is too much in a row of products whose other
+   operand's elements are 128 too large. */
+FO_FN int fo_sum_row_i8(long k, const signed char *a) {
+  fo_u32 sum = 0;
+  long p = 0;
+#if defined(__AVX512VL__) && defined(__AVX512VNNI__)
+  typedef fo_u32 __attribute__((vector_size(64), aligned(1), may_alias)) words;
+  const words all = (words){0} + 0x80808080u;
+  words s[2] = {{0}};  // in turn, as an instruction waits for the one before
+  for (; p + 32 <= k; p += 32)
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++)
+      __asm__("vpdpbusd %2, %1, %0" : "+v"(s[i]) : "v"(all), "v"(*(const words *)(a + 4 * p + 64 * i)));
+  s[0] += s[1];
+  for (int i = 0; p && i < 16; i++) sum += s[0][i];
+#endif
+  for (long q = 4 * p; q < 4 * k; q++) sum += 128u * (fo_u32)a[q];
+  return (int)sum;
 }

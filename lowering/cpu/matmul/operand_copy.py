@@ -42,7 +42,7 @@ class OperandCopy:
         rows, columns = extents
         if arithmetic.group > 1 and name == "panel":
             step = -(-columns // PADDING) * PADDING  # of groups
-            self.size = (rows + arithmetic.group) * step * arithmetic.room  # and a row of sums
+            self.size = rows * step * arithmetic.room
         elif arithmetic.group > 1:
             lines = -(-columns * element.itemsize // LANE_BYTES) | 1  # odd: for different sets of a cache
             step = lines * LANE_BYTES // element.itemsize

@@ -84,7 +84,7 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> Products:
                 facts = {"name": name, "left": LEFT.get(name), "function": f"product_{function}"}
                 tile, kept = f"fo_tile_{function}", ""
                 if _keeps(name, columns):
-                    kept = _KEPT.format(tile=f"{tile}{KEEPS}", longs=kept_longs(many, MOST_DEPTH), **shape)
+                    kept = _KEPT.format(tile=f"{tile}{KEEPS}", longs=kept_longs(many), **shape)
                     helpers.add(f"{tile}{KEEPS}")
                 texts.append(text.format(tile=tile, kept=kept, **shape, **facts))
                 helpers.add(tile)

@@ -23,12 +23,14 @@ ALL_PACKED = [name.replace("pack-weights", "pack-weights{smallest-bytes=0}") for
 
 
 class Case:
-    """The product of ui8 and frozen i8, scaled by column and rounded to i8 in its kernel."""
+    """The product of bytes and frozen i8, scaled by column and rounded to i8 in its kernel."""
 
-    def __init__(self, rows: int, depth: int, columns: int, *, transposed: bool = False, batch: int = 1) -> None:
+    def __init__(
+        self, rows: int, depth: int, columns: int, *, transposed: bool = False, batch: int = 1, left: str = "ui8"
+    ) -> None:
         many = "" if batch == 1 else f"{batch}x"
         right = (columns, depth) if transposed else (depth, columns)
-        x, w = f"tensor<{many}{rows}x{depth}xui8>", f"tensor<{right[0]}x{right[1]}xi8>"
+        x, w = f"tensor<{many}{rows}x{depth}x{left}>", f"tensor<{right[0]}x{right[1]}xi8>"
         y, s = f"tensor<{many}{rows}x{columns}xT>", f"tensor<{columns}xf32>"
         i, f, b = (y.replace("T", element) for element in ("i32", "f32", "i8"))
         self.text = f"""
@@ -44,6 +46,7 @@ func.func @main(%x: {x}, %w: {w} {{graph.frozen}}, %s: {s}) -> ({i}, {b}) {{
 }}"""
         rng = np.random.default_rng(rows + columns)
         self.x = rng.integers(0, 256, (batch, rows, depth) if batch > 1 else (rows, depth)).astype(np.uint8)
+        self.x = self.x.view(np.int8 if left == "i8" else np.uint8)
         self.w = rng.integers(-128, 128, right).astype(np.int8)
         self.s = (rng.random(columns) / 2**14).astype(np.float32)
         self.transposed = transposed
@@ -76,6 +79,8 @@ func.func @main(%x: {x}, %w: {w} {{graph.frozen}}, %s: {s}) -> ({i}, {b}) {{
         Case(40, 600, 100, transposed=True),
         Case(1, 61, 190, transposed=True),
         Case(17, 300, 150, batch=3),
+        *(Case(rows, 61, 190, left="i8") for rows in (1, 5, 13, 40)),
+        *(Case(17, depth, 130, left="i8", transposed=True) for depth in (6, 150, 1030)),
     ],
     ids=lambda case: case.text.split("(%x: ", 1)[1].split(", %s")[0].replace("tensor", ""),
 )
@@ -86,10 +91,11 @@ def test_exact_sums(case: Case) -> None:
 
 
 @needs_compiler
-def test_the_largest_sums() -> None:
+@pytest.mark.parametrize(("left", "largest"), [("ui8", 255), ("i8", -128), ("i8", 127)])
+def test_the_largest_sums(left: str, largest: int) -> None:
     """Where instructions on pairs of bytes saturate."""
-    case = Case(6, 64, 150)
-    case.x[...], case.w[...] = 255, -128
+    case = Case(6, 64, 150, left=left)
+    case.x[...], case.w[...] = largest, -128
     case.check(case.packed()(case.x, case.w, case.s))
     case.w[...] = 127
     case.check(case.packed()(case.x, case.w, case.s))
@@ -142,9 +148,8 @@ def panels(left: str, group: int, element: str = "i8", sums: str = "i32") -> str
 }}"""
 
 
-TAKEN = {"bytes in groups": ("ui8", 4), "floats": ("f32", 1, "f32", "f32")}
+TAKEN = {"bytes in groups": ("ui8", 4), "signed bytes in groups": ("i8", 4), "floats": ("f32", 1, "f32", "f32")}
 REFUSED = {
-    "signed bytes on the left": ("i8", 4),
     "bytes without groups": ("ui8", 1),
     "pairs of bytes": ("ui8", 2),
     "floats in groups": ("f32", 4, "f32", "f32"),

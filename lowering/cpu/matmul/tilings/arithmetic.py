@@ -25,8 +25,8 @@ class Arithmetic:
     """Whether the left one is, too, into wider elements."""
     room: int = 1
     """How many times as large as its elements a panel is: machines without an instruction for groups widen them there."""
-    moves: bool = False
-    """Whether tiles of some machines make a copy of their rows, which others of the same rows may read."""
+    sums_rows: bool = False
+    """Whether tiles of some machines need sums of their rows, which others of the same rows may read."""
 
 
 def arithmetic_of(left: DType, right: DType, in_pairs: bool) -> Arithmetic:
@@ -37,7 +37,7 @@ def arithmetic_of(left: DType, right: DType, in_pairs: bool) -> Arithmetic:
     if not {F16, BF16}.isdisjoint((left, right)):
         return Arithmetic("f32", F32, F32, F32, 1, True, True)
     if left is I8:
-        return Arithmetic("i8", I8, right, I32, 4, True, moves=True)
+        return Arithmetic("i8", I8, right, I32, 4, True, sums_rows=True)
     if left is U8:
         return Arithmetic("ui8", U8, right, I32, 4, True)
     return Arithmetic(left.name, left, right, left)

@@ -88,9 +88,8 @@ FEW_DEPTH = 128
 """The same of few rows on processors with narrow vectors: what OpenBLAS adds up at a time there is shorter than DEPTH."""
 GROUP_DEPTH = 256
 """Groups of a block of depth: a first cache holds a panel's, and setting up matrix registers is little beside them."""
-MOVED_DEPTH = 512
-"""The same where tiles keep rows that they moved for other panels, which they do for a whole depth: 1536 and 2048 signed bytes
-take .94 and .93 of the time so (Zen 4)."""
+SUMMED_DEPTH = 512
+"""The same where tiles keep the sums of their rows for other panels, which they do for a whole depth."""
 DOT_DEPTH = 1024
 """Of such a block where sums are vectors along that dimension: rows of a tile, and of the next, stay in a first cache."""
 DOT_GROUPS = 16
@@ -134,10 +133,10 @@ def choose_tiling(
     those of the vectors that tiles of many rows are cut for.
     """
     lanes = WIDE.lanes(itemsize)
-    group, stored, converts, moves = 1, itemsize, False, False
+    group, stored, converts, sums_rows = 1, itemsize, False, False
     if arithmetic is not None:
         group, stored = arithmetic.group, arithmetic.left.itemsize
-        converts, moves = arithmetic.converts, arithmetic.moves
+        converts, sums_rows = arithmetic.converts, arithmetic.sums_rows
     if not is_number(product.rows):
         return tiling_for_any_rows(product, lanes, itemsize, arithmetic, packed, computed)
     if packed is None and not any(computed) and is_streamed(product, itemsize, arithmetic):
@@ -174,7 +173,7 @@ def choose_tiling(
         else _longest_block(product, itemsize, turns, vectors, bits, by_columns)
     )
     if group > 1:
-        longest = product.depth if by_tiles else (MOVED_DEPTH if moves else GROUP_DEPTH) * group
+        longest = product.depth if by_tiles else (SUMMED_DEPTH if sums_rows else GROUP_DEPTH) * group
     depth = depth_blocks(product.depth, longest, LANE_BYTES // stored if group > 1 else 16)
     if computed[1] and group == 1 and product.rows <= FEW_ROWS:
         depth = min(depth, depth_blocks(product.depth, max(COMPUTED_BYTES // (width * itemsize), 16)))
