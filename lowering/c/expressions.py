@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -32,10 +32,10 @@ from fuse_opt.lowering.hints import NONPOSITIVE, ONCE
 _DEEPEST = 8
 _LONGEST = 72
 
-_CASTS = (
-    arith.ExtFOp | arith.TruncFOp | arith.ExtSIOp | arith.ExtUIOp | arith.TruncIOp | arith.SIToFPOp | arith.UIToFPOp
-    | arith.FPToSIOp | arith.FPToUIOp | arith.IndexCastOp | arith.BitcastOp | UnrealizedConversionCastOp
-)  # fmt: skip
+_CASTS: frozenset[type[Operation]] = frozenset((
+    arith.ExtFOp, arith.TruncFOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp, arith.SIToFPOp, arith.UIToFPOp,
+    arith.FPToSIOp, arith.FPToUIOp, arith.IndexCastOp, arith.BitcastOp, UnrealizedConversionCastOp,
+))  # fmt: skip
 _DIMENSIONS = (
     upstream_gpu.ThreadIdOp
     | upstream_gpu.BlockIdOp
@@ -43,6 +43,11 @@ _DIMENSIONS = (
     | upstream_gpu.GridDimOp
     | upstream_gpu.GlobalIdOp
 )
+_KEYED: frozenset[type[Operation]] = frozenset((
+    arith.CmpiOp, arith.CmpfOp, arith.ShLIOp, arith.ShRSIOp, arith.ShRUIOp, math.ExpOp, gpu.ShuffleOp,
+    upstream_gpu.ThreadIdOp, upstream_gpu.BlockIdOp, upstream_gpu.BlockDimOp, upstream_gpu.GridDimOp, upstream_gpu.GlobalIdOp,
+))  # fmt: skip
+"""Ops whose key in a language's rows is more than their name."""
 
 
 class CPrintError(DiagnosticException):
@@ -92,6 +97,8 @@ def type_name(attribute: Attribute) -> str:
 
 def row_key(op: Operation) -> str:
     """The op's name in a language's rows: with its predicate, dimension or mode."""
+    if type(op) not in _KEYED:
+        return op.name
     match op:
         case arith.CmpiOp():
             return f"{op.name} {arith.CMPI_COMPARISON_OPERATIONS[op.predicate.value.data]}"
@@ -119,9 +126,9 @@ def _shifts_by_constant(amount: SSAValue) -> bool:
 
 def row_type(op: Operation) -> str:
     """The type under which the op's row is found."""
-    if isinstance(op, arith.CmpiOp | arith.CmpfOp):
+    if type(op) is arith.CmpiOp or type(op) is arith.CmpfOp:
         return type_name(op.lhs.type)
-    if isinstance(op, _CASTS) and len(op.operands) == 1:
+    if type(op) in _CASTS and len(op.operands) == 1:
         return f"{type_name(op.operands[0].type)}>{type_name(op.results[0].type)}"
     return type_name(op.results[0].type)
 
@@ -151,6 +158,7 @@ class ExpressionPrinter:
         self.includes: set[str] = set()
         self._values: dict[SSAValue, Expr] = {}
         self._bounds: dict[SSAValue, str] = {}
+        self._known_words: dict[tuple[Attribute, Attribute], Mapping[str, object]] = {}
 
     def emit(self, line: str) -> None:
         self.lines.append("  " * self.indent + line)
@@ -254,21 +262,26 @@ class ExpressionPrinter:
             texts[0] = f"({self.c_type(operands[0].type, op)}){self.text(operands[0], Level.UNARY)}"
             texts[0] = f"({texts[0]})" if row.operands[0] > Level.UNARY else texts[0]
         result_type = op.results[0].type
-        first_type = operands[0].type if operands else result_type
-        text = row.text.format(
-            *texts,
-            T=self.c_type(result_type, op),
-            U=self.language.unsigned.get(type_name(result_type), ""),
-            t=self._suffix(result_type),
-            S=self.c_type(first_type, op),
-            V=self.language.unsigned.get(type_name(first_type), ""),
-            s=self._suffix(first_type),
-            f="f" if type_name(result_type) == "f32" else "",
-            mask=self._bits(result_type) - 1,
-        )
+        text = row.text.format(*texts, **self._words(result_type, operands[0].type if operands else result_type, op))
         if "fo_" in row.text:
             self.helpers.update(called_helpers(text))
         return text
+
+    def _words(self, result: Attribute, first: Attribute, op: Operation) -> Mapping[str, object]:
+        """What the texts of rows say of the types of a result and of the first operand."""
+        known = self._known_words.get((result, first))
+        if known is None:
+            known = self._known_words[result, first] = {
+                "T": self.c_type(result, op),
+                "U": self.language.unsigned.get(type_name(result), ""),
+                "t": self._suffix(result),
+                "S": self.c_type(first, op),
+                "V": self.language.unsigned.get(type_name(first), ""),
+                "s": self._suffix(first),
+                "f": "f" if type_name(result) == "f32" else "",
+                "mask": self._bits(result) - 1,
+            }
+        return known
 
     def _suffix(self, attribute: Attribute) -> str:
         return f"i{self.language.index_bits}" if isinstance(attribute, IndexType) else type_name(attribute)

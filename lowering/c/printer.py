@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from xdsl.dialects import arith, func, memref, scf, vector
+from xdsl.dialects import arith, func, math, memref, scf, vector
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, MemRefType, StringAttr
 from xdsl.dialects.gpu import BarrierOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -25,6 +25,7 @@ from fuse_opt.lowering.c.headers.functions import called_helpers
 from fuse_opt.lowering.c.language import CLanguage
 from fuse_opt.lowering.c.names import NameScope, comment_lines, global_identifier
 from fuse_opt.lowering.hints import HALF_LINES, LARGE_BUFFER, REGISTER, SMALL_BUFFERS, VECTOR_BITS
+from fuse_opt.lowering.inner_ops import inner_ops
 
 __all__ = ["CPrintError", "CPrinter", "FunctionText", "is_helper_target", "print_function", "print_translation_unit"]
 
@@ -70,6 +71,9 @@ def is_helper_target(callee: str, position: int) -> bool:
 
 
 Function = func.FuncOp | gpu.FuncOp
+_NEVER_ROWS_ALONE = (arith.ConstantOp, arith.SelectOp, arith.MaximumfOp, arith.MinimumfOp)
+_OF_ROWS_ALONE = frozenset([*arith.Arith.operations, *math.Math.operations]).difference(_NEVER_ROWS_ALONE)
+"""Most ops are of these: to ask for one class after another takes its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +130,10 @@ def _in_order(groups: Iterable[Iterable[str]]) -> Iterable[str]:
 def _collect_facts(function: Function) -> Facts:
     """One walk, users before what they use."""
     facts = Facts()
-    for op in reversed(list(function.walk())):
+    for op in reversed(inner_ops(function.body.blocks[0]) if function.body.blocks else []):
         match op:
+            case _ if type(op) in _OF_ROWS_ALONE:
+                pass
             case memref.StoreOp():
                 facts.written.add(op.memref)
             case vector.StoreOp():
@@ -172,10 +178,11 @@ def _mark_outer_parallels(op: scf.ParallelOp, facts: Facts) -> None:
 
 def _may_die(op: Operation) -> bool:
     """Does nothing but give its results."""
+    if op.name.startswith(("arith.", "math.", "gpu.")):
+        return bool(op.results) and not op.regions
     if isinstance(op, func.CallOp):
         return bool(op.results) and op.callee.string_value().startswith("fo_")
-    free = isinstance(op, memref.LoadOp | memref.AllocaOp) or op.name.startswith(("arith.", "math.", "gpu."))
-    return free and bool(op.results) and not op.regions
+    return isinstance(op, memref.LoadOp | memref.AllocaOp)
 
 
 class CPrinter(ControlPrinter):
@@ -213,6 +220,9 @@ class CPrinter(ControlPrinter):
         )
 
     def print_op(self, op: Operation) -> None:
+        if type(op) in _OF_ROWS_ALONE and len(op.results) == 1:
+            self.print_row(op)
+            return
         match op:
             case arith.ConstantOp():
                 self.print_constant(op)

@@ -20,6 +20,7 @@ from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import VECTOR
 from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.kernel.loop_splitting import OUTSIDE_CACHES
 from fuse_opt.lowering.loops.strip_mining import iterations
 
@@ -40,14 +41,14 @@ def vector_bits(kernel: KernelOp, body: Block) -> int:
     asked = VECTOR.count(kernel)
     if asked is not None:
         return asked
-    loops = [op for op in body.walk() if isinstance(op, scf.ParallelOp)]
+    loops = inner_of(body, scf.ParallelOp)
     is_far = _is_far(kernel)
     return NARROW if loops and all(_is_light_row(loop, is_far) for loop in loops) else WIDEST
 
 
 def is_for_lines_alone(kernel: KernelOp, body: Block) -> bool:
     """Whether narrow vectors are for stores within two lines: not by the schedule, nor for short rows with bytes in them."""
-    loops = [op for op in body.walk() if isinstance(op, scf.ParallelOp)]
+    loops = inner_of(body, scf.ParallelOp)
     counts = [iterations(loop) or 0 for loop in loops if min(_touched(loop), default=4) < 4]
     return VECTOR.count(kernel) is None and all(count >= FEWEST_BROKEN for count in counts)
 

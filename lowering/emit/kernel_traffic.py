@@ -9,8 +9,10 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects import gpu
 from fuse_opt.lowering.c.printer import is_helper_target
+from fuse_opt.lowering.inner_ops import inner_ops
 
 Kernel = func.FuncOp | gpu.FuncOp
+_TOUCHING = (memref.LoadOp, memref.StoreOp, vector.LoadOp, vector.StoreOp, memref.CastOp)
 
 
 class KernelTraffic:
@@ -28,7 +30,9 @@ class KernelTraffic:
             kernel = self._kernels[name]
             blocks = kernel.arguments if isinstance(kernel, gpu.FuncOp) else kernel.body.block.args
             parameters: dict[SSAValue, int] = {argument: argument.index for argument in blocks}
-            for op in kernel.walk():
+            for op in inner_ops(kernel.body.blocks[0]):
+                if type(op) not in _TOUCHING:
+                    continue
                 if isinstance(op, memref.LoadOp | memref.StoreOp) and op.memref in parameters:
                     (loaded if isinstance(op, memref.LoadOp) else stored).add(parameters[op.memref])
                 elif isinstance(op, vector.LoadOp | vector.StoreOp) and op.base in parameters:

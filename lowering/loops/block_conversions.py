@@ -29,6 +29,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import (
     BLOCK,
@@ -61,8 +62,8 @@ def convert_in_blocks(body: Block, helpers: Helpers) -> None:
     """Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on."""
     blocks = BlockLoops(body)
     rewriter = _Rewriter(blocks, HelperCalls(blocks, helpers))
-    for op in list(body.walk()):
-        if isinstance(op, scf.ParallelOp) and len(op.lowerBound) == 1:
+    for op in inner_of(body, scf.ParallelOp):
+        if len(op.body.block.args) == 1:
             rewriter.widen(op)
             rewriter.rewrite(op)
 

@@ -41,6 +41,7 @@ from xdsl.dialects.builtin import Float32Type, FloatAttr, f32, f64
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from fuse_opt.lowering.inner_ops import inner_ops
 from fuse_opt.lowering.kernel.scope import INDEX
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, Helpers, constant, iterations
 
@@ -63,6 +64,8 @@ LONGEST = 64
 FEWEST_ROWS = 8
 """Rows between two that begin anew, for which it pays."""
 
+_DIVIDING = (arith.DivfOp, math.SqrtOp, math.RsqrtOp)
+
 
 def divide_in_f64(body: Block, helpers: Helpers) -> None:
     """
@@ -70,8 +73,8 @@ def divide_in_f64(body: Block, helpers: Helpers) -> None:
     a quarter by the helper.
     """
     waiting: dict[Block, list[Operation]] = {}
-    for op in body.walk():
-        if not isinstance(op, arith.DivfOp | math.SqrtOp | math.RsqrtOp) or not isinstance(op.result.type, Float32Type):
+    for op in inner_ops(body):
+        if type(op) not in _DIVIDING or not isinstance(op.results[0].type, Float32Type):
             continue
         if op.parent is not None and op.parent is not body:
             waiting.setdefault(op.parent, []).append(op)

@@ -30,6 +30,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from fuse_opt.dialects.fused.knobs import WINDOW
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
+from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.loops.strip_mining import BLOCK, BlockLoops, constant, counted, is_within, iterations
 
 LONGEST = 160
@@ -95,14 +96,14 @@ def distribute_loops(
     """
     gain = {"modelled": GAIN, "never": 0.0, "always": 1.0}[cut]
     blocks = BlockLoops(body)
-    for op in list(body.walk()):
-        if isinstance(op, scf.ParallelOp) and len(op.lowerBound) == 1 and not op.initVals:
+    for op in inner_of(body, scf.ParallelOp):
+        if len(op.body.block.args) == 1 and not op.initVals:
             _distribute(op, estimate(tasks), blocks, _Model(gain, window))
 
 
 def instructions(body: Block) -> float:
     """What the model counts of the innermost loops over neighbours, for a vector."""
-    loops = (op for op in body.walk() if isinstance(op, scf.ParallelOp))
+    loops = inner_of(body, scf.ParallelOp)
     return sum(_cost(op)[0] for loop in loops for op in list(loop.body.block.ops)[:-1])
 
 

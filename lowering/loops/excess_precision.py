@@ -18,6 +18,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import PRECISION
+from fuse_opt.lowering.inner_ops import inner_of, inner_ops
 from fuse_opt.lowering.program.float_formats import narrow, widen
 
 _NARROW: tuple[Attribute, ...] = (BFloat16Type(), Float16Type())
@@ -37,6 +38,7 @@ _CHOOSING = (
 )
 """Ops whose result is one of their operands, but for its sign, or an integer next to one."""
 
+_CHOSEN = (arith.ExtFOp, arith.SelectOp, arith.TruncFOp)
 LEAST_FACTOR = 2.0**-100
 """A power of two that is still one of f32 times 2**-16."""
 
@@ -46,9 +48,12 @@ Fitting = dict[SSAValue, frozenset[Attribute]]
 
 def round_in_registers(body: Block, helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]]) -> None:
     """Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on."""
+    ops = inner_ops(body)
+    if not any(type(op) is arith.ExtFOp for op in ops):
+        return
     fitting: Fitting = {}
     clean = "_clean" if _reads_no_wide_floats(body) else ""
-    for op in list(body.walk()):
+    for op in ops:
         if isinstance(op, arith.ExtFOp):
             _widen(op, fitting, helpers, clean)
         elif len(op.results) == 1 and isinstance(op.results[0].type, Float32Type):
@@ -58,10 +63,11 @@ def round_in_registers(body: Block, helpers: dict[str, tuple[tuple[Attribute, ..
 def store_clean(body: Block, helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]]) -> None:
     """Rewrites the function of a kernel in place: bf16 numbers are narrowed without a look for NaN that bf16 has not, and
     what bf16 has without rounding."""
-    if not _reads_no_wide_floats(body):
+    ops = inner_ops(body)
+    if not any(type(op) is arith.TruncFOp for op in ops) or not _reads_no_wide_floats(body):
         return
     fitting: Fitting = {}
-    for op in list(body.walk()):
+    for op in ops:
         if isinstance(op, arith.ExtFOp) and op.input.type in _NARROW:
             fitting[op.result] = frozenset([op.input.type])
         elif isinstance(op, func.CallOp) and op.callee.string_value() == "fo_round_clean_bf16":
@@ -80,7 +86,7 @@ def store_clean(body: Block, helpers: dict[str, tuple[tuple[Attribute, ...], Att
 def choose_narrow(body: Block) -> None:
     """Rewrites the function of a kernel in place: what is narrowed after a choice among widened numbers is chosen narrow."""
     widened: dict[SSAValue, SSAValue] = {}
-    for op in list(body.walk()):
+    for op in [op for op in inner_ops(body) if type(op) in _CHOSEN]:
         match op:
             case arith.ExtFOp() if op.input.type in _NARROW and op.result.type == Float32Type():
                 _widen_constant(op)
@@ -148,8 +154,8 @@ def keeps_excess(kernel: KernelOp) -> bool:
 
 def keep_wide(body: Block) -> None:
     """Rewrites the function of a kernel in place: what is narrowed and widened again is not rounded at all."""
-    for op in list(body.walk()):
-        if not isinstance(op, arith.ExtFOp) or op.input.type not in _NARROW or op.result.first_use is None:
+    for op in inner_of(body, arith.ExtFOp):
+        if op.input.type not in _NARROW or op.result.first_use is None:
             continue
         narrowing = op.input.owner
         if isinstance(narrowing, arith.TruncFOp) and narrowing.input.type == op.result.type == Float32Type():
@@ -160,7 +166,7 @@ def keep_wide(body: Block) -> None:
 
 def _reads_no_wide_floats(body: Block) -> bool:
     """Whether all floats come from bf16: then no NaN among them has digits that bf16 has not."""
-    for op in body.walk():
+    for op in inner_ops(body):
         match op:
             case memref.LoadOp() if not isinstance(op.memref.owner, memref.AllocaOp):
                 kind = op.res.type

@@ -29,6 +29,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
+from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.kernel.scope import INDEX
 from fuse_opt.lowering.loops.strip_mining import BLOCK, BlockLoops, Helpers, iterations
 from fuse_opt.lowering.loops.vector_widths import WIDTH
@@ -49,7 +50,7 @@ def ask_for_moderate_arguments(body: Block, tasks: Extent, helpers: Helpers, sha
     """
     blocks = BlockLoops(body)
     overlaid = {body.args[number] for number in shared}
-    for loop in [op for op in body.walk() if isinstance(op, scf.ParallelOp) and len(op.lowerBound) == 1]:
+    for loop in [op for op in inner_of(body, scf.ParallelOp) if len(op.body.block.args) == 1]:
         _choose(loop, estimate(tasks), blocks, helpers, overlaid)
 
 

@@ -26,6 +26,7 @@ from xdsl.rewriter import InsertPoint
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.loops.nontemporal_stores import LINE, is_only_written
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, HelperCalls, Helpers, has_groups, in_groups, neighbours
 
@@ -46,9 +47,7 @@ def request_lines(body: Block, shared: Collection[int], helpers: Helpers) -> Non
     }
     blocks = BlockLoops(body)
     calls = HelperCalls(blocks, helpers)
-    for loop in list(body.walk()):
-        if not isinstance(loop, scf.ParallelOp):
-            continue
+    for loop in inner_of(body, scf.ParallelOp):
         stores = [op for op in _stores(loop.body.block) if op.memref in targets]
         group = max([GROUP, *(LINE // _itemsize(op.memref.type) for op in stores)])
         if stores and has_groups(loop, group):

@@ -14,6 +14,7 @@ from xdsl.rewriter import Rewriter
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.loops.strip_mining import iterations, neighbours, one_by_one
 from fuse_opt.lowering.loops.vector_widths import NARROWEST
 
@@ -23,8 +24,8 @@ MOST_BYTES = 16
 
 def leave_scalar(body: Block) -> None:
     """Rewrites the function of a kernel in place."""
-    for loop in list(body.walk()):
-        if isinstance(loop, scf.ParallelOp) and len(loop.step) == 1 and not loop.initVals and _reads_two_ways(loop):
+    for loop in inner_of(body, scf.ParallelOp):
+        if len(loop.body.block.args) == 1 and _reads_two_ways(loop) and not loop.initVals:
             made = one_by_one(loop)
             Rewriter.replace_op(loop, made, [])
 

@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import Float32Type, Float64Type
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from fuse_opt.lowering.inner_ops import inner_ops
 from fuse_opt.lowering.loops.fast_math import Helpers, sigmoid_argument
 
 _WORDS: dict[type[Operation], str] = {math.ExpOp: "exp", math.ExpM1Op: "expm1", math.TanhOp: "tanh"}
@@ -47,7 +48,7 @@ def share_exponentials(body: Block, helpers: Helpers, *, fast: bool = False) -> 
     """Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on; `fast` says that what is
     left becomes the functions of `fast_math`."""
     groups: dict[tuple[Block | None, SSAValue], list[_Function]] = {}
-    for op in body.walk():
+    for op in inner_ops(body):
         if (function := _function(op)) is not None:
             groups.setdefault((op.parent, function.root), []).append(function)
     for found in groups.values():

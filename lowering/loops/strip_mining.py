@@ -12,6 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from fuse_opt.lowering.hints import SCALAR
+from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.kernel.scope import INDEX
 
 Helpers: TypeAlias = dict[str, tuple[tuple[Attribute, ...], Attribute]]
@@ -68,8 +69,8 @@ def unroll_vectors(body: Block, together: int) -> None:
     make a run of vector operations of each then. What is left over is a loop of its own.
     """
     blocks = BlockLoops(body)
-    for loop in list(body.walk()):
-        if isinstance(loop, scf.ParallelOp) and has_groups(loop, together):
+    for loop in inner_of(body, scf.ParallelOp):
+        if has_groups(loop, together):
             in_groups(loop, together, blocks)
 
 
@@ -173,7 +174,9 @@ def neighbours(indices: Sequence[SSAValue], *blocks: Block) -> tuple[SSAValue, .
 
 def iterations(loop: scf.ParallelOp) -> int | None:
     """How many there are, where that is known."""
-    lower, upper = constant(loop.lowerBound[0]), constant(loop.upperBound[0])
+    # Operands are the lower bounds, then the upper ones: by name they are counted first.
+    operands = loop.operands
+    lower, upper = constant(operands[0]), constant(operands[len(loop.body.block.args)])
     return None if lower is None or upper is None else upper - lower
 
 

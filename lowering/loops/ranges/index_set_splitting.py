@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import IndexType, IntegerType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.loops.ranges.unswitching import RARE
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant
@@ -43,7 +44,7 @@ _ORDERED = {"slt": (False, 0), "sle": (False, 1), "sgt": (True, 1), "sge": (True
 def split_index_sets(body: Block) -> None:
     """Rewrites the function of a kernel in place; counters are never negative."""
     blocks = BlockLoops(body)
-    loops = [op for op in body.walk() if isinstance(op, scf.ParallelOp) and _is_splittable(op)]
+    loops = [op for op in inner_of(body, scf.ParallelOp) if _is_splittable(op)]
     stretches = [_Range.of(loop) for loop in loops]
     for stretch in stretches:
         stretches += _split(stretch, blocks)

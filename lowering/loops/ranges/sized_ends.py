@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.loops.ranges.index_set_splitting import MOST_OPERATIONS, SHORTEST, affine_form, affine_terms
 from fuse_opt.lowering.loops.ranges.unswitching import RARE
 from fuse_opt.lowering.loops.specialization import specialized
@@ -46,7 +47,7 @@ class _Condition:
 def split_sized_ends(body: Block, sizes: Collection[SSAValue]) -> None:
     """Rewrites the function of a kernel in place; `sizes` are arguments of it."""
     blocks = BlockLoops(body)
-    for loop in [op for op in body.walk() if isinstance(op, scf.ParallelOp)]:
+    for loop in inner_of(body, scf.ParallelOp):
         ops = list(loop.body.block.ops)
         if RARE in loop.attributes or loop.initVals or len(loop.step) != 1:
             continue

@@ -31,6 +31,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from fuse_opt.lowering.hints import SCALAR, SIDE_BY_SIDE
+from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.kernel.scope import INDEX
 from fuse_opt.lowering.loops.ranges.index_set_splitting import MOST_OPERATIONS, affine_form
 from fuse_opt.lowering.loops.strip_mining import (
@@ -67,7 +68,7 @@ def pair_strided_loads(body: Block, shared: Collection[int], helpers: Helpers) -
     """
     blocks = BlockLoops(body)
     calls, overlaid = HelperCalls(blocks, helpers), {body.args[number] for number in shared}
-    for loop in [op for op in body.walk() if isinstance(op, scf.ParallelOp) and SIDE_BY_SIDE in op.attributes]:
+    for loop in [op for op in inner_of(body, scf.ParallelOp) if SIDE_BY_SIDE in op.attributes]:
         if iterations(loop) is not None or not is_repeatable(loop, overlaid):
             continue
         halves = _halves(loop.body.block)

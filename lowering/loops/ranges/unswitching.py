@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.loops.specialization import Known, specialized
 from fuse_opt.lowering.loops.strip_mining import constant, is_within
 
@@ -43,7 +44,7 @@ def unswitch_loops(body: Block, has_sizes: bool = False) -> None:
 
 
 def _plain_loops(body: Block) -> list[scf.ParallelOp]:
-    loops = [op for op in body.walk() if isinstance(op, scf.ParallelOp) and not op.initVals]
+    loops = [op for op in inner_of(body, scf.ParallelOp) if not op.initVals]
     return [loop for loop in loops if not any(op.regions for op in list(loop.body.block.ops)[:-1])]
 
 

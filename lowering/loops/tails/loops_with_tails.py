@@ -13,6 +13,7 @@ from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.extents import exact_quotient
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.hints import FILLED
+from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.loops.strip_mining import constant, is_within
 from fuse_opt.lowering.loops.tails.guarded_tails import is_padded
 from fuse_opt.lowering.loops.vector_widths import FEWEST_MASKED, NARROWEST, WIDTH
@@ -149,7 +150,7 @@ def _is_filled(memory: SSAValue) -> bool:
 def filled_memory(body: Block, filling: Collection[scf.ParallelOp]) -> set[SSAValue]:
     """Memory with room for a vector more, behind the elements of which those of loops' last vectors are stored, too: by loops
     that fill it, or that have whole vectors anyway."""
-    stores = [op for op in body.walk() if isinstance(op, memref.StoreOp)]
+    stores = inner_of(body, memref.StoreOp)
     padded = {op.memref for op in stores if is_padded(op.memref)}
     return padded - {op.memref for op in stores if not _is_whole(op.parent_op(), filling)}
 

@@ -33,6 +33,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from fuse_opt.dialects.types.extents import is_decided, may_exceed, most
 from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.kernel.scope import INDEX
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import Helpers, constant
@@ -79,7 +80,7 @@ def mask_tails(
     """
     blocks = Masks(body, helpers, lanes)
     overlaid = {body.args[number] for number in shared}
-    loops = (op for op in body.walk() if isinstance(op, scf.ParallelOp) and (not only_results or _stores_much(op)))
+    loops = [op for op in inner_of(body, scf.ParallelOp) if not only_results or _stores_much(op)]
     found = {op: way for op in loops if (way := _way_of(op, sizes or {}, overlaid, vector, lanes)) is not None}
     blocks.filled = filled_memory(body, {op for op, way in found.items() if way.fills})
     for way in found.values():
