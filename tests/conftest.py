@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import sys
 from collections import defaultdict
@@ -16,8 +17,10 @@ from draws import MULTIPLIER, sampled
 
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 """NumPy's threads, which it makes when it is imported, do not wait for more by turns: the processors are busy with tests."""
-gc.set_threshold(200_000, 20, 100)
+gc.set_threshold(1_000_000, 20, 100)
 """IR is many long-lived objects in cycles: at Python's own 700 a quarter of the tests' time goes into looking at them."""
+ENOUGH_MEMORY = 6 << 30
+"""Bytes that the machine has left where garbage is not worth collecting: all tests together leave 3 GiB."""
 
 COUNTED = "graph ops"
 """The property of a report in which a test says (op, backend, cases, elements compared)."""
@@ -124,10 +127,24 @@ def mark_first_of_kernels(items: Sequence[pytest.Item], everything: bool = False
                 seen[item.path] += 1
 
 
+def available_memory() -> int:
+    """Bytes that processes may take without another having to give some; 0 where that is not known."""
+    try:
+        found = re.search(r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) << 10 if found else 0
+
+
 @pytest.fixture(scope="module", autouse=True)
 def frozen_heap() -> None:
-    """What earlier modules left behind, caches above all, is not looked at again by every collection to come."""
-    gc.collect()
+    """
+    What earlier modules left behind, caches above all, is not looked at again by every collection to come: nor is garbage, of
+    which IR leaves much and to free which takes a twentieth of the time, but where memory becomes short.
+    """
+    if available_memory() < ENOUGH_MEMORY:
+        gc.unfreeze()
+        gc.collect()
     gc.freeze()
 
 

@@ -63,11 +63,11 @@ def _all(results: Any) -> list[Array]:
 @needs_guard_pages
 @pytest.mark.parametrize("text", [IN_PLACE, OPERANDS, COUNTED], ids=["in place", "operands", "counted"])
 def test_short_rows_of_every_length(text: str) -> None:
-    program = fuse_opt.compile(text)
+    program, module = fuse_opt.compile(text), fuse_opt.load(text)
     for n in range(1, LONGEST + 2):
         for m in (1, 2, 3, 7, 16, 17, 301):
             given = _given(text, m, n)
-            expected = _all(fuse_opt.evaluate(text, *(array.copy() for array in given)))
+            expected = _all(fuse_opt.evaluate(module, *(array.copy() for array in given)))
             with guarded() as allocate:
                 inside = [allocate(array, at_end=(m + n) % 2 == 0) for array in given]
                 found = _all(program(*inside))

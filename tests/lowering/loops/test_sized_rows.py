@@ -63,12 +63,12 @@ def _all(results: Any) -> list[Any]:
 def test_rows_of_every_length(name: str) -> None:
     """And nothing outside of the arrays is read."""
     text, rng = TEXTS[name], np.random.default_rng(24)
-    program = fuse_opt.compile(text)
+    program, module = fuse_opt.compile(text), fuse_opt.load(text)
     for n in LENGTHS:
         for m in (1, 5, 17):
             dtype = np.float16 if name == "half" else np.float32
             given = [rng.standard_normal(shape).astype(dtype) for shape in ((m, n), (n,))[: text.count("%w:") + 1]]
-            expected = fuse_opt.evaluate(text, *given)
+            expected = fuse_opt.evaluate(module, *given)
             with guarded() as allocate:
                 found = program(*(allocate(array, at_end=(m + n) % 2 == 0) for array in given))
             assert_close(_all(found), _all(expected))
@@ -112,12 +112,12 @@ def test_rows_of_whole_vectors_have_nothing_left_over(name: str, multiple: int) 
     text = text.replace("-> tensor<?x?xf32> {\n", f"-> tensor<?x?xf32> {symbols} {{\n", 1)
     text = text.replace("-> tensor<?x?xf16> {\n", f"-> tensor<?x?xf16> {symbols} {{\n", 1)
     assert symbols in text
-    program = fuse_opt.compile(text)
+    program, module = fuse_opt.compile(text), fuse_opt.load(text)
     for times in (1, 2, 3, 5, 8, 17):
         dtype = np.float16 if name == "half" else np.float32
         n = times * multiple
         given = [rng.standard_normal(shape).astype(dtype) for shape in ((multiple, n), (n,))[: text.count("%w:") + 1]]
-        wanted = _all(fuse_opt.evaluate(text, *given))
+        wanted = _all(fuse_opt.evaluate(module, *given))
         with guarded() as allocate:
             for a, b in zip(_all(program(*(allocate(each, at_end=True) for each in given))), wanted, strict=True):
                 assert_close([a], [b], [f"{name}, {n} elements"])
