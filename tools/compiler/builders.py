@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
@@ -254,13 +254,23 @@ class Reference:
         targets = None if out is None else self.signature.check_outputs(out)
         with located(self._origin, self._function):
             results = evaluate_function(self._function, inputs)
+        results = _apart(results, inputs)
         if targets is None:
-            results = [a.copy() if any(np.may_share_memory(a, b) for b in inputs) else a for a in results]
             types = [part for type_ in self._function.function_type.outputs for part in part_types(type_)]
             results = [_laid_out(array, type_) for array, type_ in zip(results, types, strict=True)]
         else:
             results = [_copied(target, result) for target, result in zip(targets, results, strict=True)]
         return results[0] if len(results) == 1 else tuple(results)
+
+
+def _apart(results: Sequence[Array], inputs: Sequence[Any]) -> list[Array]:
+    """The results, each with memory of its own: views are copied, and what is an input or an earlier result."""
+    seen, found = {id(array) for array in inputs}, list[Array]()
+    for array in results:
+        own = array.flags.owndata and array.flags.writeable and id(array) not in seen
+        seen.add(id(array))
+        found.append(array if own else array.copy())
+    return found
 
 
 def _copied(target: Array, result: Array) -> Array:

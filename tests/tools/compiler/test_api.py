@@ -127,6 +127,34 @@ def test_one_result_needs_no_sequence(target: str):
             both(X, Y, out=given)
 
 
+SHARED = """\
+func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<2x2xf32>, tensor<4xf32>, tensor<4xf32>) {
+  %e = graph.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+  %v = graph.reshape %e {shape = array<i64: 2, 2>} : (tensor<4xf32>) -> tensor<2x2xf32>
+  %c = graph.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
+  func.return %y, %x, %e, %v, %c, %c : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<2x2xf32>, tensor<4xf32>, tensor<4xf32>
+}
+"""  # noqa: E501
+
+
+def test_each_result_has_memory_of_its_own(target: str):
+    program, x, y = fuse_opt.compile(SHARED, target), np.arange(4, dtype=np.float32), np.ones(4, np.float32)
+    wanted = [array.copy() for array in program(x, y)]
+    for _ in range(2):
+        results = program(x, y)
+        for result, expected in zip(results, wanted, strict=True):
+            np.testing.assert_array_equal(result, expected)
+            result += 100.0
+    np.testing.assert_array_equal(x, np.arange(4))
+
+
+def test_arguments_that_are_returned_are_read_before_out_is_written(target: str):
+    program, x, y = fuse_opt.compile(SHARED, target), np.arange(4, dtype=np.float32), np.ones(4, np.float32)
+    expected = y.copy(), x.copy()
+    program(x, y, out=[x, y, *(np.empty_like(array) for array in program(x, y)[2:])])
+    np.testing.assert_array_equal([x, y], expected)
+
+
 def test_arrays_in_any_order_and_by_dlpack(target: str):
     class Foreign:
         """Gives its memory by DLPack and by nothing else."""
