@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -66,16 +66,10 @@ def _between(graph: GroupGraph, last: Group) -> list[Group] | Refusal | None:
     The products from whose results a group is computed element by element, all that is so made of them, and the products that
     read any of that; None where there are too few of these, a refusal where something else reads it.
     """
-    ends = {last: None}
-    while True:
-        first, near = _sources(ends)
-        between = on_the_way(first, near)
-        readers = dict.fromkeys(reader for group in (*first, *between) for reader in group.consumers)
-        behind = [group for group in readers if group not in near]
-        further = [group for group in behind if products_in(group) == 0 and group.kind <= FusionKind.INJECTIVE]
-        if not further or len(first) < 2 or len(near) >= NEAR:
-            break
-        ends.update(dict.fromkeys(further))
+    first, near = _sources(_ends(last))
+    between = on_the_way(first, near)
+    readers = dict.fromkeys(reader for group in (*first, *between) for reader in group.consumers)
+    behind = [group for group in readers if group not in near]
     others = [group for group in behind if products_in(group) != 1]
     if len(first) < 2 or len(first) + len(behind) - len(others) < FEWEST:
         return None
@@ -86,10 +80,48 @@ def _between(graph: GroupGraph, last: Group) -> list[Group] | Refusal | None:
     return [*members, *made_inside(graph, next(iter(first)), near, members)]
 
 
+def _ends(last: Group) -> dict[Group, None]:
+    """
+    The group, and those that go element by element from what lies between it and the products it is computed from, and between
+    those that are found and theirs, as far as that is near. Each group is looked at once.
+    """
+    ends, added = {last: None}, [last]
+    near, first, made = dict[Group, None](), dict[Group, None](), set[Group]()
+    while added:
+        new = _go_back(added, near, first)
+        made.update(found := _made(new, near, first, made))
+        readers = dict.fromkeys(reader for group in found for reader in group.consumers)
+        added = [g for g in readers if g not in near and products_in(g) == 0 and g.kind <= FusionKind.INJECTIVE]
+        if len(first) < 2 or len(near) >= NEAR:
+            break
+        ends.update(dict.fromkeys(added))
+    return ends
+
+
+def _made(
+    new: Iterable[Group], near: Mapping[Group, None], first: Mapping[Group, None], made: Set[Group]
+) -> list[Group]:
+    """What products give and is made of that, among new groups and those near that read them, without what was found before."""
+    found: dict[Group, None] = {}
+    waiting = [g for g in new if g in first or any(p in first or p in made for p in g.producers)]
+    while waiting:
+        if (group := waiting.pop()) not in found and group not in made:
+            found[group] = None
+            waiting.extend(reader for reader in group.consumers if reader in near)
+    return list(found)
+
+
 def _sources(ends: Iterable[Group]) -> tuple[dict[Group, None], dict[Group, None]]:
     """The products from whose results groups are computed element by element, and what is on the way or read there."""
     near: dict[Group, None] = {}
     first: dict[Group, None] = {}
+    _go_back(ends, near, first)
+    return first, near
+
+
+def _go_back(ends: Iterable[Group], near: dict[Group, None], first: dict[Group, None]) -> list[Group]:
+    """Adds what groups are computed from, by ways of groups that go element by element; gives what was added."""
+    new: list[Group] = []
     waiting = deque(ends)  # the nearest first
     while waiting:
         group = waiting.popleft()
@@ -100,7 +132,10 @@ def _sources(ends: Iterable[Group]) -> tuple[dict[Group, None], dict[Group, None
             waiting.extend(group.producers)
         elif count == 1:
             first[group] = None
-    return first, near
+        else:
+            continue
+        new.append(group)
+    return new
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,13 @@ def _ends(product: OpaqueOp, place: Mapping[Operation, float]) -> list[OpaqueOp]
     return sorted(found, key=place.__getitem__)
 
 
-def _half(ends: Sequence[OpaqueOp], most: FusionKind, place: Mapping[Operation, float]) -> Half:
-    """What the left operands of products are made of, by ops of such kinds at most, as far as that is near."""
+def _half(
+    ends: Sequence[OpaqueOp], most: FusionKind, place: Mapping[Operation, float], only: OpaqueOp | None = None
+) -> Half | None:
+    """
+    What the left operands of products are made of, by ops of such kinds at most, as far as that is near; None where another
+    product than the `only` one is among it.
+    """
     near, firsts = dict[Operation, None](), dict[OpaqueOp, None]()
     waiting = deque[SSAValue](end.operands[0] for end in ends)
     while waiting and len(near) < FURTHEST:
@@ -99,6 +104,8 @@ def _half(ends: Sequence[OpaqueOp], most: FusionKind, place: Mapping[Operation, 
         if not isinstance(op, Operation) or op not in place or op in near or op in firsts:
             continue
         if isinstance(op, OpaqueOp) and is_product(op):
+            if only not in (None, op):
+                return None
             firsts[op] = None
         elif isinstance(op, StructuredOp) and op.stored_value() is None and op.fusion_kind() <= most:
             near[op] = None
@@ -116,8 +123,8 @@ def _forward(product: OpaqueOp, end: OpaqueOp, place: Mapping[Operation, float])
     contraction = end.contraction()
     if contraction is None or contraction.lhs[-1] != 1:
         return None
-    half = _half([end], FusionKind.REDUCTION, place)
-    if half.firsts != (product,):
+    half = _half([end], FusionKind.REDUCTION, place, only=product)
+    if half is None or half.firsts != (product,):
         return None
     return half if any(isinstance(op, StructuredOp) and op.COMBINE for op in half.between) else None
 
