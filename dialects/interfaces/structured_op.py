@@ -94,6 +94,18 @@ class StructuredOp(GraphOp):
     def body(self) -> sc.Scalar:
         """The traced scalar meaning; the same object for equal operand types and properties."""
         operand_types = tuple(value.type for value in self._operands)
+        properties = self.properties
+        what = (*operand_types, *properties.values())
+        near = (type(self), are_sizes_asked_for(), len(operand_types), *properties, *map(id, what))
+        if (held := _HELD.get(near)) is not None:
+            return held[1]
+        found = self._body(operand_types)
+        if len(_HELD) >= _REMEMBERED:
+            _HELD.clear()
+        _HELD[near] = what, found
+        return found
+
+    def _body(self, operand_types: tuple[Attribute, ...]) -> sc.Scalar:
         key = (type(self), are_sizes_asked_for(), operand_types, frozenset(self.properties.items()))
         if (found := _BODIES.get(key)) is None:
             operands = (sc.operand(k, dtype(value).compute) for k, value in enumerate(self._operands))
@@ -230,6 +242,9 @@ def constant_of(value: SSAValue) -> sc.Scalar | None:
 _Facts: TypeAlias = tuple[type[StructuredOp], bool, tuple[Attribute, ...], frozenset[tuple[str, Attribute]]]
 """All that an answer depends on: the kind of op, whether sizes are asked for, types and properties."""
 _BODIES: dict[_Facts, sc.Scalar] = {}
+_HELD: dict[tuple[object, ...], tuple[tuple[Attribute, ...], sc.Scalar]] = {}
+"""The same by the ids of types and properties, which take their time to hash; they are held, so that the ids stay theirs."""
+_REMEMBERED = 1 << 12
 _ALIASES: dict[_Facts, bool] = {}
 
 

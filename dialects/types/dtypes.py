@@ -106,6 +106,8 @@ F8E5M2 = DType("f8E5M2", Kind.FLOAT, 8, Float8E5M2Type(), storage_only=True)
 
 DTYPES: tuple[DType, ...] = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2)
 _BY_ATTRIBUTE = {dtype.attribute: dtype for dtype in DTYPES}
+_BY_CLASS: dict[type[Attribute], DType] = {type(dtype.attribute): dtype for dtype in DTYPES if dtype.kind is Kind.FLOAT}
+"""Classes of which each is one type: to hash and to compare attributes takes its time."""
 
 
 def signed_of(bits: int) -> DType:
@@ -115,4 +117,4 @@ def signed_of(bits: int) -> DType:
 
 def dtype_of(element_type: Attribute) -> DType | None:
     """The record of a builtin element type, or None when tensors of it are not supported."""
-    return _BY_ATTRIBUTE.get(element_type)
+    return _BY_CLASS.get(type(element_type)) or _BY_ATTRIBUTE.get(element_type)

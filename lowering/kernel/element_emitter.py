@@ -20,7 +20,7 @@ from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
 from fuse_opt.lowering.kernel.iteration_space import LoopSpace, as_expr, index_dims, simplify_space
 from fuse_opt.lowering.kernel.range_analysis import hints_of
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_body, value_type
-from fuse_opt.lowering.kernel.scope import Scope
+from fuse_opt.lowering.kernel.scope import Scope, buffer_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,7 +324,7 @@ def _reinterpreted(value: SSAValue, target: Attribute) -> UnrealizedConversionCa
 
 def element_buffer_type(element: DType, count: Extent) -> MemRefType:
     """A flat buffer of a tensor's elements; where their count is a size its type does not say it."""
-    return MemRefType(element.attribute, [DYNAMIC_INDEX if isinstance(count, Size) else count])
+    return buffer_type(element.attribute, DYNAMIC_INDEX if isinstance(count, Size) else count)
 
 
 def body_cost(op: StructuredOp) -> int:

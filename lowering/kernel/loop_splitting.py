@@ -16,7 +16,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.extents import ceiling_quotient, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.dialects.types.size import Extent, Size
-from fuse_opt.lowering.kernel.scope import Scope
+from fuse_opt.lowering.kernel.scope import Scope, buffer_type
 
 SECOND_LEVEL_CACHE, OUTSIDE_CACHES = 2 << 20, 64 << 20
 """Bytes that the second level caches of most machines do not hold, and the third level ones."""
@@ -51,7 +51,7 @@ def flat_memory(root: Scope, memory: SSAValue) -> SSAValue:
     """The memory without its size, as helpers take it."""
     kind = memory.type
     assert isa(kind, MemRefType)
-    flat = MemRefType(kind.element_type, [DYNAMIC_INDEX])
+    flat = buffer_type(kind.element_type, DYNAMIC_INDEX)
     return root.made(("flat", memory), lambda: memref.CastOp.get(memory, flat))
 
 

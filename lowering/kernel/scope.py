@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import IndexType, IntegerAttr, NoneType
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from fuse_opt.dialects.types.dtypes import DType
@@ -22,6 +23,12 @@ from fuse_opt.lowering.hints import NONPOSITIVE
 from fuse_opt.lowering.kernel.scalar_to_arith import constant_op
 
 INDEX = IndexType()
+
+
+@lru_cache(maxsize=1024)
+def buffer_type(element: Attribute, count: int) -> MemRefType:
+    """A flat buffer; types are costly to make, and a program has few."""
+    return MemRefType(element, [count])
 
 
 class Scope:
