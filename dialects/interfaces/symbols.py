@@ -9,7 +9,7 @@ A symbol may also be the value of an argument, `%n: tensor<i64> {graph.size = "n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -128,6 +128,15 @@ def _stated(name: str, facts: Attribute) -> Size:
         return symbol(name, **numbers)
     except ValueError as error:
         raise VerifyException(f"attribute '{SYMBOLS}': {error}") from None
+
+
+def restate_symbols(function: FuncOp, changed: Iterable[Symbol]) -> None:
+    """Has `graph.symbols` say of those of these that it names what they are now."""
+    given = function.attributes.get(SYMBOLS)
+    if isinstance(given, DictionaryAttr):
+        facts = {one.name: one.facts() for one in changed if one.name in given.data}
+        said = {name: DictionaryAttr({k: IntegerAttr(n, i64) for k, n in each.items()}) for name, each in facts.items()}
+        function.attributes[SYMBOLS] = DictionaryAttr({**given.data, **said})
 
 
 def equal_names(function: FuncOp) -> list[list[str]]:

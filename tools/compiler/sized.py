@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import is_sized, sizes, sizes_asked_for
-from fuse_opt.dialects.interfaces.symbols import LimitError, Stated, change_sizes
+from fuse_opt.dialects.interfaces.symbols import LimitError, Stated, change_sizes, restate_symbols
 from fuse_opt.dialects.types.extents import may_exceed, substitute, symbols
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal, Symbol, symbol
 from fuse_opt.dialects.types.symbolic_shape import extents_of as symbolic_extents
@@ -324,6 +324,7 @@ def _without_zeros(function: FuncOp) -> None:
             raised[known[0].name] = _from(known[0], least)
     if raised:
         change_sizes(function, lambda extent: substitute(extent, raised))
+        restate_symbols(function, symbols(raised.values()))
         inputs = [value.type for value in function.body.block.args]
         last = function.body.block.last_op
         assert last is not None

@@ -252,3 +252,17 @@ def test_a_graph_all_of_whose_symbols_are_known_by_guards():
         x, y = torch.randn(1), torch.randn(1).expand(length)
         wanted, kept = changed(x.clone(), y), x * 2
         torch.testing.assert_close((fast(x, y), x), (wanted, kept), rtol=0, atol=0)
+
+
+def test_gradients_of_a_part_whose_extent_is_above_0_only_from_some_length_on():
+    """The backward graph has the length as a number alone, of which the function says the range that its program is for."""
+
+    def part(x: Any) -> Any:
+        return x.chunk(2, 1)[1]
+
+    fast = torch.compile(part, backend=fuse_opt, dynamic=True, options={"strict": True})
+    for length in (4, 6, 3, 9, 7):
+        found, wanted = (torch.randn(2, length, 3, requires_grad=True) for _ in range(2))
+        for x, call in ((found, fast), (wanted, part)):
+            torch.autograd.backward((y := call(x)), torch.arange(y.numel()).view(y.shape).float())
+        torch.testing.assert_close(found.grad, wanted.grad, rtol=0, atol=0)
