@@ -150,24 +150,22 @@ def _whole_if_foreign(decomposition: Callable[..., Any], floats: bool) -> Callab
 
 
 def _laid_out(decomposition: Callable[..., Any], order: Callable[[Any], Any]) -> Callable[..., Any]:
-    """The decomposition with its first result in the order that eager takes for the first argument; None where that is left."""
+    """The decomposition with its first result in the order that eager takes for the first argument."""
 
     @wraps(decomposition)
     def decompose(*args: Any, **kwargs: Any) -> Any:
         found: Any = decomposition(*args, **kwargs)
         results = as_list(found)
-        if not args or not results or not is_tensor(results[0]) or (wanted := order(args[0])) is None:
+        if not args or not results or not is_tensor(results[0]):
             return found
-        first: Any = results[0].contiguous(memory_format=wanted)
+        first: Any = results[0].contiguous(memory_format=order(args[0]))
         return first if found is results[0] else (first, *results[1:])
 
     return decompose
 
 
 def _as_suggested(x: Any) -> Any:
-    """What PyTorch suggests for a tensor of known extents."""
-    known = static_shape(x) is not None
-    return import_module("torch._prims_common").suggest_memory_format(x) if known else None
+    return import_module("torch._prims_common").suggest_memory_format(x)
 
 
 def _in_c_order(_: Any) -> Any:

@@ -266,3 +266,26 @@ def test_gradients_of_a_part_whose_extent_is_above_0_only_from_some_length_on():
         for x, call in ((found, fast), (wanted, part)):
             torch.autograd.backward((y := call(x)), torch.arange(y.numel()).view(y.shape).float())
         torch.testing.assert_close(found.grad, wanted.grad, rtol=0, atol=0)
+
+
+def shuffled(x: Any) -> Any:
+    return torch.nn.functional.channel_shuffle(x, 2)
+
+
+def normalised(x: Any) -> Any:
+    return torch.nn.functional.batch_norm(x, None, None, training=True)
+
+
+def unpooled(x: Any) -> Any:
+    places = torch.arange(x[0, 0].numel()).view(x.shape[2:])
+    return torch.nn.functional.max_unpool2d(x, places.expand(x.shape), 2)
+
+
+@pytest.mark.parametrize("of_images", [shuffled, normalised, unpooled])
+def test_results_of_images_of_any_extents_lie_as_in_eager(of_images: Any):
+    fast = torch.compile(of_images, backend=fuse_opt, dynamic=True, options={"strict": True})
+    for extents in ((2, 6, 4, 4), (3, 4, 8, 6)):
+        plain = torch.randn(extents)
+        for x in (plain.to(memory_format=torch.channels_last), plain, plain.mT):
+            found, wanted = fast(x), of_images(x)
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5, check_stride=True)
