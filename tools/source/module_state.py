@@ -15,12 +15,15 @@ def state_of(root: Operation) -> list[object]:
     while pending:
         op = pending.pop()
         types = [result.type for result in op.results]
-        found.append(
-            (op, op.parent, tuple(op.operands), types, tuple(op.successors), {**op.properties}, {**op.attributes})
-        )
+        # The views that `operands` and `successors` are cost more than all else here; a change gives an op another tuple.
+        operands, successors = op._operands, op._successors  # pyright: ignore[reportPrivateUsage]
+        found.append((op, op.parent, operands, types, successors, {**op.properties}, {**op.attributes}))
         for region in op.regions:
             found.append(region)
             for block in region.blocks:
                 found.append((block, block.parent, [argument.type for argument in block.args]))
-                pending += block.ops
+                inner = block.first_op
+                while inner is not None:
+                    pending.append(inner)
+                    inner = inner.next_op
     return found
