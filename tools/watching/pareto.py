@@ -62,13 +62,13 @@ def pareto_section(left_out: int, plans: Sequence[Plan]) -> str:
 
 def _rows(plans: Sequence[Plan]) -> Iterator[list[str]]:
     most = max((plan.arena for plan in plans), default=0)
-    fastest = min((plan.median for plan in plans), default=0.0)
+    fastest = min((plan.median for plan in plans), default=0.0)  # 0 of a coarse clock, as under a profiler's timer
     for number, plan in enumerate(plans, 1):
         times = [f"{1e3 * seconds:.3f}" for seconds in plan.seconds]
         share = plan.arena / most if most else 1.0
         yield [
             *(str(number), str(plan.arena), f"{share:.3f}", *times),
-            *(f"{plan.median / fastest:.3f}", str(plan.again), plan.file),
+            *(f"{plan.median / fastest:.3f}" if fastest else "-", str(plan.again), plan.file),
         ]
 
 

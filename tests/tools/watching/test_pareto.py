@@ -17,6 +17,7 @@ import fuse_opt
 from fuse_opt.passes.recompute.trials import undominated
 from fuse_opt.tools.commands.fuse_run_main import main
 from fuse_opt.tools.compiler.api import steered
+from fuse_opt.tools.watching.pareto import Plan, pareto_section, table
 
 ONE = 4 * 128 * 128
 
@@ -29,6 +30,15 @@ def test_undominated(seed: int) -> None:
     beaten = {k for k, p in enumerate(points) if any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)}
     assert {points[k] for k in kept} == {p for k, p in enumerate(points) if k not in beaten}
     assert [points[k][0] for k in kept] == sorted({points[k][0] for k in kept})
+
+
+def test_a_clock_that_stands_still() -> None:
+    plans = [
+        Plan(64, (0.0, 0.0, 0.004), 0, "1.decisions", "", ""),
+        Plan(32, (0.0, 0.004, 0.004), 1, "2.decisions", "", ""),
+    ]
+    assert [line.split()[6] for line in table(plans).splitlines()[1:]] == ["-", "-"]
+    assert "1.decisions" in pareto_section(0, plans)
 
 
 @needs_cc
