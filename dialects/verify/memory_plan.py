@@ -25,6 +25,7 @@ from fuse_opt.dialects.verify.plan_contents import (
     byte_range,
     called,
     counted_bytes,
+    made_at,
     name_of,
     place_of,
     same_memory,
@@ -197,7 +198,7 @@ class _Replay:
             writer = next(found, content)
         if writer is not None and writer is not content:
             raise PlanError(
-                f"{name_of(content.value)}{place_of(content)} of step {content.step} {what} at step {step}, but "
+                f"{name_of(content.value)}{place_of(content)} {made_at(content)} {what} at step {step}, but "
                 f"{called(writer)}{place_of(writer)} overwrote it at step {writer.step}; run plan-memory",
                 op,
             )
@@ -280,7 +281,8 @@ class _Replay:
         """A kernel may be half done when it writes: no result lies over an operand or another result."""
         if old is not None and any(same_memory(content, other) and other.nbytes for other in written):
             raise PlanError(
-                f"'fused.kernel' of step {step} takes over {name_of(old.value)} of step {old.step} twice", kernel
+                f"'fused.kernel' of step {step} takes over {name_of(old.value)} {made_at(old)} twice; run infer-inplace",
+                kernel,
             )
         if content.start is None:
             return
@@ -292,7 +294,7 @@ class _Replay:
             if other.nbytes and content.nbytes:
                 raise PlanError(
                     f"'fused.kernel' writes {called(content)}{place_of(content)} at step {step} over "
-                    f"{called(other)}{place_of(other)} of step {other.step}, which is in use at the same step; "
+                    f"{called(other)}{place_of(other)} {made_at(other)}, which is in use at the same step; "
                     "run plan-memory",
                     kernel,
                 )
@@ -322,7 +324,7 @@ class _Replay:
             if not buffer.provided and content is not None and content.nbytes:
                 owner = content.value.owner
                 assert isinstance(owner, Operation)
-                message = "has slot -1 but is not returned and takes over nothing: it has no memory"
+                message = "has slot -1 but is not returned and takes over nothing: it has no memory; run plan-memory"
                 raise PlanError(f"'fused.kernel' {name_of(content.value)} of step {content.step} {message}", owner)
 
 

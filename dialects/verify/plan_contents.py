@@ -121,6 +121,11 @@ def name_of(value: SSAValue) -> str:
     return f"argument {value.index}" if isinstance(value, BlockArgument) else "a value"
 
 
+def made_at(content: Content) -> str:
+    """Where a content comes from, as errors say it."""
+    return "of the caller" if content.step < 0 else f"of step {content.step}"
+
+
 def called(content: Content) -> str:
     name, owner = name_of(content.value), content.value.owner
     if content.inner is not None and isinstance(owner, Operation):

@@ -14,7 +14,9 @@ from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.dialects.verify.contracted_reads import calls_library
 from fuse_opt.dialects.verify.kernel_reads import KernelReads
-from fuse_opt.dialects.verify.plan_contents import Content, PlanError, byte_size, name_of
+from fuse_opt.dialects.verify.plan_contents import Content, PlanError, byte_size, made_at, name_of
+
+_REMEDY = "run infer-inplace and plan-memory"
 
 
 def check_pair(
@@ -31,19 +33,21 @@ def check_pair(
     kernel, (result, operand) = reads.kernel, pair
     value, taken = kernel.results[result], kernel.operands[operand]
     old = contents[taken]
-    about = f"'fused.kernel' {name_of(value)} of step {step} takes over {name_of(taken)} of step {old.step}"
+    about = f"'fused.kernel' {name_of(value)} of step {step} takes over {name_of(taken)} {made_at(old)}"
     if byte_size(value) is None or byte_size(value) != byte_size(taken):
-        raise PlanError(f"{about}, but they differ in size: {byte_size(value)} and {byte_size(taken)}", kernel)
+        sizes = f"{byte_size(value)} and {byte_size(taken)}"
+        raise PlanError(f"{about}, but they differ in size: {sizes}; {_REMEDY}", kernel)
     if old.buffer is not None and not old.buffer.writable:
-        raise PlanError(f"{about}, which must not be overwritten: it is not donated, or no kernel made it", kernel)
+        reason = "it is not donated, or no kernel made it"
+        raise PlanError(f"{about}, which must not be overwritten: {reason}; {_REMEDY}", kernel)
     last = last_use.get(old.value, -1)
     if last > step:
-        raise PlanError(f"{about}, which is still read at step {last}; run infer-inplace and plan-memory", kernel)
+        raise PlanError(f"{about}, which is still read at step {last}; {_REMEDY}", kernel)
     same = frozenset(n for n, other in enumerate(kernel.operands) if contents[other] is old)
     if calls_library(kernel):
         _check_offered(kernel, result, operand, same, about)
     elif (reason := reads.clash(result, same)) is not None:
-        raise PlanError(f"{about}, but {reason}", kernel)
+        raise PlanError(f"{about}, but {reason}; {_REMEDY}", kernel)
 
 
 def check_unread(kernel: KernelOp) -> None:
@@ -81,12 +85,12 @@ def _check_offered(kernel: KernelOp, result: int, operand: int, same: frozenset[
     if offer is not None and len(same) == 1 and (links := absorbed_chain(kernel, offer)) is not None:
         if result == 0 and operand in chain_pairs(kernel, offer, links):
             return
-        raise PlanError(f"{about}, but it is a library call that does not offer it", kernel)
+        raise PlanError(f"{about}, but it is a library call that does not offer it; {_REMEDY}", kernel)
     if not isinstance(op, GraphOp) or not isinstance(op.next_op, YieldOp) or list(kernel.yielded()) != list(op.results):
-        raise PlanError(f"{about}, but it is a library call with other ops beside it", kernel)
+        raise PlanError(f"{about}, but it is a library call with other ops beside it; {_REMEDY}", kernel)
     places = [k for k, value in enumerate(op.operands) if value is kernel.block.args[operand]]
     if len(same) > 1 or len(places) > 1:
-        raise PlanError(f"{about}, but it is a library call that has it as two operands", kernel)
+        raise PlanError(f"{about}, but it is a library call that has it as two operands; {_REMEDY}", kernel)
     offer = find_offer(op.name, None if kernel.implementation is None else kernel.implementation.data)
     if offer is None or not places or (result, places[0]) not in offer.pairs(lambda: Site.of(op)):
-        raise PlanError(f"{about}, but it is a library call that does not offer it", kernel)
+        raise PlanError(f"{about}, but it is a library call that does not offer it; {_REMEDY}", kernel)

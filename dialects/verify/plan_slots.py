@@ -19,6 +19,7 @@ from fuse_opt.dialects.verify.plan_contents import (
     byte_size,
     counted_bytes,
     item_size,
+    made_at,
     name_of,
 )
 from fuse_opt.dialects.verify.plan_orders import Places, read_places
@@ -54,7 +55,9 @@ def read_arena(function: FuncOp, kernel: OutlinedOp) -> Arena:
         wanted = "alignment, lower_bound and size (64-bit integers) and method (a string)"
         raise PlanError(f"'func.func' attribute fused.arena: expected {wanted}, got {attribute}", function)
     if alignment < 1 or alignment & (alignment - 1):
-        raise PlanError(f"'func.func' attribute fused.arena: alignment {alignment} is no power of two", function)
+        raise PlanError(
+            f"'func.func' attribute fused.arena: alignment {alignment} is no power of two; run plan-memory", function
+        )
     if bound < 0 or size < bound:
         message = f"'func.func' attribute fused.arena: size {size} is below the lower bound {bound}"
         raise PlanError(f"{message}; run plan-memory", function)
@@ -75,13 +78,10 @@ def place_result(
         nbytes = None if nbytes is None else min(nbytes, 1)
     if slot < 0:
         if slot != -1:
-            raise PlanError(
-                f"'fused.kernel' slot {slot} of {name_of(value)}: expected an offset, or -1, at step {step}", kernel
-            )
+            wanted = f"expected an offset, or -1, at step {step}; run plan-memory"
+            raise PlanError(f"'fused.kernel' slot {slot} of {name_of(value)}: {wanted}", kernel)
         if old is not None and old.start is not None:
-            message = (
-                f"takes over {name_of(old.value)} of step {old.step} at {old.start}, but has no slot; expected that"
-            )
+            message = f"takes over {name_of(old.value)} {made_at(old)} at {old.start}, but has no slot; expected that"
             raise PlanError(f"'fused.kernel' {name_of(value)} of step {step} {message}", kernel)
         if old is not None:
             return Content(value, step, nbytes or 0, None, old.buffer)
@@ -90,12 +90,15 @@ def place_result(
         raise PlanError(f"'fused.kernel' {name_of(value)} has a slot but no static shape", kernel)
     if old is not None and old.start != slot:
         place = "is outside of the arena" if old.start is None else f"is at {old.start}"
-        message = f"takes over {name_of(old.value)} of step {old.step}, which {place}, but its slot is {slot}"
+        message = (
+            f"takes over {name_of(old.value)} {made_at(old)}, which {place}, but its slot is {slot}; run plan-memory"
+        )
         raise PlanError(f"'fused.kernel' {name_of(value)} of step {step} {message}", kernel)
     unit = max(arena.alignment, item_size(value))
     if arena.places is None and (slot % arena.alignment or slot % item_size(value)):
         raise PlanError(
-            f"'fused.kernel' slot {slot} of {name_of(value)} is no multiple of {unit}, at step {step}", kernel
+            f"'fused.kernel' slot {slot} of {name_of(value)} is no multiple of {unit}, at step {step}; run plan-memory",
+            kernel,
         )
     if slot + nbytes > arena.size:
         unit = "bytes" if arena.places is None else "places"

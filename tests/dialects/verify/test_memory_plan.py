@@ -158,11 +158,11 @@ SPOILED: dict[str, tuple[str, str]] = {
     ),
     "in place of an argument of the caller's": (
         spoiled("a", ("{slots = array<i64: 0>", "{inplace = array<i64: 0, 0>, slots = array<i64: -1>")),
-        r"%a of step 1 takes over %x of step -1, which must not be overwritten",
+        r"%a of step 1 takes over %x of the caller, which must not be overwritten",
     ),
     "in place of what is not donated any more": (
         spoiled("", (" {graph.donated}", "")),
-        r"%e of step 4 takes over %d of step -1, which must not be overwritten",
+        r"%e of step 4 takes over %d of the caller, which must not be overwritten",
     ),
     "in place of a constant": (
         spoiled("e", ("inplace = array<i64: 0, 0>", "inplace = array<i64: 0, 1>")),
@@ -186,11 +186,11 @@ SPOILED: dict[str, tuple[str, str]] = {
     ),
     "a donated argument that is read after it was overwritten": (
         spoiled("z", ("%1 = %e :", "%1 = %d :")),
-        r"%e of step 4 takes over %d of step -1, which is still read at step 16",
+        r"%e of step 4 takes over %d of the caller, which is still read at step 16",
     ),
     "a donated argument that is to be kept": (
         spoiled("", ("{graph.donated}", "{graph.donated, keep_live}")),
-        r"%d of step -1 must be kept to the end at step 17, but %e overwrote it at step 4",
+        r"%d of the caller must be kept to the end at step 17, but %e overwrote it at step 4",
     ),
     "a value that is to be kept": (
         spoiled("b", ("{slots", "{keep_live, slots")),

@@ -384,14 +384,14 @@ SPOILS: list[tuple[str, Callable[[ModuleOp], None], str]] = [
     ("a pair taken away", set_pairs("c"), "writes %c .* at step 3 over %b"),
     ("a pair on another operand", set_pairs("c", 0, 0), "takes over %a of step 0, which is at [0-9]+, but its slot is"),
     ("a pair on a view that is read later", set_pairs("o", 0, 1), "takes over %m of step 3, which is still read at step 8"),
-    ("a pair on the caller's argument", set_pairs("a", 0, 0), "takes over %x of step -1, which must not be overwritten"),
+    ("a pair on the caller's argument", set_pairs("a", 0, 0), "takes over %x of the caller, which must not be overwritten"),
     ("a pair of unequal sizes", differ_in_size, "they differ in size: 4 and 64"),
     ("a pair of a library call", run_as_library, "it is a library call"),
     ("a pair that reads across", turn, "reads it at other elements"),
     ("a result outside that takes over a slot", set_slot("c", -1), "takes over %b of step 1 at [0-9]+, but has no slot"),
-    ("a slot that takes over an argument", set_slot("e", 0), "takes over %d of step -1, which is outside of the arena"),
+    ("a slot that takes over an argument", set_slot("e", 0), "takes over %d of the caller, which is outside of the arena"),
     ("an argument that is not donated", not_donated, "must not be overwritten: it is not donated"),
-    ("an argument that is kept", keep_donated, "%d of step -1 must be kept to the end at step 12, but %f overwrote it"),
+    ("an argument that is kept", keep_donated, "%d of the caller must be kept to the end at step 12, but %f overwrote it"),
     ("a constant", overwrite_constant, "must not be overwritten"),
     ("a value that is kept", keep("t"), "%t .* must be kept to the end at step 12, but %u .* overwrote it at step 4"),
     ("an inner value that is kept", keep_inner, "%a .* must be kept to the end at step 12, but %o .* overwrote it"),
@@ -408,6 +408,7 @@ def test_a_spoiled_plan_is_caught(spoil: Callable[[ModuleOp], None], message: st
     with pytest.raises(PlanError, match=message) as caught:
         verify_plan(function_of(module), complete=True, exact=True)
     assert caught.value.op is not None
+    assert "; run " in str(caught.value) or "expected" in str(caught.value)
 
 
 def test_a_kernel_without_slots_cannot_run_but_may_be_rewritten() -> None:
