@@ -51,6 +51,12 @@ class CompiledProgram:
         self._unbound = self._find_unbound()
         self._frozen: FrozenCalls | FrozenSpecializedCalls | None = None
 
+    def __reduce__(self) -> str:
+        """Raises TypeError: what is compiled belongs to this process."""
+        raise TypeError(
+            "a compiled program cannot be pickled or copied; compile its source again: objects are on disk"
+        )
+
     def _take(self, compiled: Compiled) -> None:
         self.signature = compiled.signature
         """Names, shapes and element types of the arguments, and of the results."""
@@ -98,6 +104,11 @@ class CompiledProgram:
         by other means (an earlier view of an array that is bound itself, an address), call `refresh`. Raises ValueError and
         TypeError for what cannot be bound.
         """
+        if not isinstance(cast("object", arrays), Mapping):
+            got = type(arrays).__name__
+            raise TypeError(
+                f"expected a mapping of numbers or names of arguments to arrays, got {got}; give {{0: array}}"
+            )
         found = {self.signature.position(name): array for name, array in arrays.items()}
         marks = {number for number, value in enumerate(self.signature.arguments) if value.frozen}
         bound = {place: entry for number, array in found.items() for place, entry in self._bind(number, array)}

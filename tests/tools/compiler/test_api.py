@@ -1,6 +1,8 @@
 """The library's face: compile, evaluate, optimize, load, register."""
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 import warnings
@@ -135,6 +137,22 @@ func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<
   func.return %y, %x, %e, %v, %c, %c : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<2x2xf32>, tensor<4xf32>, tensor<4xf32>
 }
 """  # noqa: E501
+
+
+def test_programs_are_not_pickled(target: str):
+    program = fuse_opt.compile(PROGRAM, target)
+    for save in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(
+            TypeError, match="a compiled program cannot be pickled or copied; compile its source again"
+        ):
+            save(program)
+    np.testing.assert_allclose(program(X, Y), EXPECTED, rtol=1e-5)
+
+
+def test_what_is_bound_has_names(target: str):
+    arrays: Any = [X]
+    with pytest.raises(TypeError, match="expected a mapping of numbers or names of arguments to arrays, got list"):
+        fuse_opt.compile(PROGRAM, target).freeze(arrays)
 
 
 def test_each_result_has_memory_of_its_own(target: str):
