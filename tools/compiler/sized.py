@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import is_sized, sizes, sizes_asked_for
-from fuse_opt.dialects.interfaces.symbols import LimitError, Stated, change_sizes, restate_symbols
+from fuse_opt.dialects.interfaces.symbols import LimitError, Stated, change_sizes, restate_symbols, stated_sizes
 from fuse_opt.dialects.types.extents import may_exceed, substitute, symbols
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal, Symbol, symbol
 from fuse_opt.dialects.types.symbolic_shape import extents_of as symbolic_extents
@@ -238,8 +238,9 @@ def _with_second(native: SizedCpuProgram) -> Callable[[Mapping[str, int]], Any]:
 
 
 def symbols_of(function: FuncOp) -> list[Symbol]:
-    """Those that the types of a function have."""
-    return symbols(extent for value in _tensors(function) for extent in sizes(value))
+    """Those that the types of a function have, and numbers that its ops say."""
+    extents = [extent for value in _tensors(function) for extent in sizes(value)]
+    return symbols([*extents, *stated_sizes(function)])
 
 
 class CallerSizes:
