@@ -11,6 +11,7 @@ from math import prod
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from fuse_opt.dialects import scalar as sc
+from fuse_opt.dialects.analysis.bare_ops import is_creation
 from fuse_opt.dialects.analysis.storage import aliased_operand, byte_size
 from fuse_opt.dialects.fused import RECOMPUTED, directives
 from fuse_opt.dialects.interfaces.op import GraphOp
@@ -124,7 +125,7 @@ def _is_constant(op: Operation) -> bool:
     """Whether an op gives what every kernel may have, from nothing: a number everywhere, or what is kept in memory."""
     if not isinstance(op, GraphOp) or op.operands:
         return False
-    return op.stored_value() is not None or (isinstance(op, StructuredOp) and op.body().function == "constant")
+    return op.stored_value() is not None or is_creation(op)
 
 
 def _work_seconds(op: Operation, device: Device) -> float:

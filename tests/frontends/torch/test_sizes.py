@@ -289,3 +289,28 @@ def test_results_of_images_of_any_extents_lie_as_in_eager(of_images: Any):
         for x in (plain.to(memory_format=torch.channels_last), plain, plain.mT):
             found, wanted = fast(x), of_images(x)
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5, check_stride=True)
+
+
+def test_numbers_of_extents_that_would_be_computed_again():
+    """They are in every kernel that reads them: decisions do not name them."""
+
+    def sampled(x: Any, grid: Any) -> Any:
+        return torch.nn.functional.grid_sample(x, grid, align_corners=False, padding_mode="border")
+
+    fast = torch.compile(sampled, backend=fuse_opt, dynamic=True, options={"strict": True})
+    for side in (5, 9):
+        x, grid = torch.randn(2, 3, side, side + 1), torch.rand(2, 4, side, 2) * 2.2 - 1.1
+        torch.testing.assert_close(fast(x, grid), sampled(x, grid), rtol=1e-4, atol=1e-5)
+
+
+def test_a_number_of_python_that_only_values_have():
+    def scaled(x: Any, factor: int) -> Any:
+        return x * factor + 1
+
+    fast = torch.compile(scaled, backend=fuse_opt, dynamic=True, options={"strict": True})
+    with collect_reports() as reports:
+        for factor in (2, 3, 7):
+            x = torch.randn(4, 3)
+            torch.testing.assert_close(fast(x, factor), scaled(x, factor), rtol=0, atol=0)
+    (graph,) = reports.graphs
+    assert len(graph.symbols) == 3, str(graph)
