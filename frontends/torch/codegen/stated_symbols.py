@@ -10,6 +10,7 @@ from xdsl.dialects.func import FuncOp
 from fuse_opt.dialects.interfaces.shapes import sizes
 from fuse_opt.dialects.interfaces.symbols import SIZE, SYMBOLS, is_tensor, stated_sizes
 from fuse_opt.dialects.types.extents import is_symbol, symbols
+from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.torch.fx.api import torch
 from fuse_opt.frontends.torch.fx.strides import View
 from fuse_opt.frontends.torch.importer.imported import Argument, Imported
@@ -19,7 +20,7 @@ def state_symbols(imported: Imported, sources: Sequence[tuple[str, int, int | No
     """
     Adds a size argument for each symbol that no argument of the program has as an extent by itself, and that a call finds in
     `sources`: as a number, or at a tensor that the program does not read. What is passed for it is not read, as calls of programs
-    for all sizes bring their numbers.
+    for all sizes bring their numbers. Raises SizeRefusal for a symbol that is nowhere there, as of the state of random numbers.
     """
     (function,) = (op for op in imported.module.ops if isinstance(op, FuncOp))
     block = function.body.block
@@ -28,7 +29,9 @@ def state_symbols(imported: Imported, sources: Sequence[tuple[str, int, int | No
     used = symbols([*extents, *(extent for value in values for extent in sizes(value)), *stated_sizes(function)])
     alone = {one.name for extent in extents if (one := is_symbol(extent)) is not None}
     known = {name for name, _, _ in sources}
-    stated = [one for one in used if one.name not in alone and one.name in known]
+    if unknown := [one.name for one in used if one.name not in alone and one.name not in known]:
+        raise SizeRefusal(f"no argument says what the symbol '{unknown[0]}' is")
+    stated = [one for one in used if one.name not in alone]
     if not stated:
         return
     marks = [DictionaryAttr({}) for _ in block.args] if function.arg_attrs is None else [*function.arg_attrs.data]

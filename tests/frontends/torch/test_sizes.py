@@ -314,3 +314,19 @@ def test_a_number_of_python_that_only_values_have():
             torch.testing.assert_close(fast(x, factor), scaled(x, factor), rtol=0, atol=0)
     (graph,) = reports.graphs
     assert len(graph.symbols) == 3, str(graph)
+
+
+def test_the_state_of_random_numbers_that_is_kept_for_a_checkpoint():
+    """PyTorch takes its length for a symbol, which no argument has: such graphs are compiled for each set of extents."""
+    dropped = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.4), torch.nn.ReLU())
+
+    def saved(x: Any) -> Any:
+        return torch.utils.checkpoint.checkpoint(dropped, x, use_reentrant=False)
+
+    fast = torch.compile(saved, backend=fuse_opt, dynamic=True, options={"strict": True})
+    for rows in (3, 5):
+        found, wanted = (torch.ones(rows, 4, requires_grad=True) for _ in range(2))
+        for x, call in ((found, fast), (wanted, saved)):
+            torch.manual_seed(1)
+            call(x).sum().backward()
+        torch.testing.assert_close(found.grad, wanted.grad, rtol=1e-5, atol=1e-6)
