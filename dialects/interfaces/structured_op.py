@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from math import prod
@@ -71,6 +71,10 @@ class StructuredOp(GraphOp):
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         """Where `operand` is read for the result element at `index` (and, in a reduction, the element at `reduced`)."""
 
+    def operand_indices(self, index: Index, reduced: Index) -> Iterator[Index]:
+        """That of every operand, in order; an op of many may tell them in a pass over these."""
+        return (self.operand_index(number, index, reduced) for number in range(len(self._operands)))
+
     @abstractmethod
     def scalar(self, *operands: Any, **_: Any) -> sc.Scalar:
         """The scalar meaning, over one `Scalar` for each operand, in the operands' compute types."""
@@ -125,7 +129,7 @@ class StructuredOp(GraphOp):
             return None
         index = dimensions("i", extents)
         inner = dimensions("c", self.reduced_extents()) if self.COMBINE else ()
-        sources = [self.operand_index(number, index, inner) for number in range(len(self._operands))]
+        sources = list(self.operand_indices(index, inner))
         if self._is_pointwise(sources, index):
             return shared_encoding(self._operands, extents)
         known = [pair for pair in zip(self._operands, sources, strict=True) if encoding(pair[0]) is not None]
@@ -144,7 +148,7 @@ class StructuredOp(GraphOp):
             return
         (result,) = self.results
         index = dimensions("i", shape(result))
-        if not self._is_pointwise([self.operand_index(k, index, ()) for k in range(len(self._operands))], index):
+        if not self._is_pointwise(list(self.operand_indices(index, ())), index):
             return
         expected = shared_encoding(self._operands, shape(result))
         is_given = has_order(shape(result)) and any(shape(value) == shape(result) for value in self._operands)
@@ -161,7 +165,7 @@ class StructuredOp(GraphOp):
             return None
         (type_,) = self.infer_types()
         index, inner = dimensions("i", type_.get_shape()), dimensions("r", self.reduced_extents())
-        sources = [self.operand_index(number, index, inner) for number in range(len(self._operands))]
+        sources = list(self.operand_indices(index, inner))
         if self._is_pointwise(sources, index):
             return pointwise_rule(self.body(), self._operands, with_encoding(type_, None), fast, constant_of)
         if len(self._operands) != 1:
@@ -190,8 +194,7 @@ class StructuredOp(GraphOp):
             return FusionKind.REDUCTION
         index = dimensions("i", shape(self.results[0]))
         kind = FusionKind.ELEMENTWISE
-        for number, value in enumerate(self._operands):
-            source = self.operand_index(number, index, ())
+        for source, value in zip(self.operand_indices(index, ()), self._operands, strict=True):
             if source == index:
                 continue
             if not _is_broadcast(source, index, shape(value)):

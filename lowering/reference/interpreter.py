@@ -279,7 +279,8 @@ def evaluate_structured(op: StructuredOp, operands: Sequence[Array]) -> Array:
             for k, a in enumerate(operands)
         ]
     else:
-        sources = [gather(a, op.operand_index(k, index, inner), index, extents, data) for k, a in enumerate(operands)]
+        at = op.operand_indices(index, inner)
+        sources = [gather(a, place, index, extents, data) for a, place in zip(operands, at, strict=True)]
     body, element = op.body(), dtype(op.results[0])
     if body.function == "operand" and not op.COMBINE and dtype(op.operands[int(body.value)]) is element:
         return np.broadcast_to(sources[int(body.value)], extents)

@@ -5,7 +5,7 @@ A body chooses by position. Where an operand is not chosen, it is read all the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import ClassVar
 
@@ -97,7 +97,15 @@ class ConcatOp(AxisOp, MovingOp):
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         axis = self.checked_axis()
         before = sum(shape(value)[axis] for value in self._operands[:operand])
-        extent = shape(self._operands[operand])[axis]
+        return self._index(axis, before, shape(self._operands[operand])[axis], index)
+
+    def operand_indices(self, index: Index, reduced: Index) -> Iterator[Index]:
+        axis, before = self.checked_axis(), 0
+        for value in self._operands:
+            yield self._index(axis, before, extent := shape(value)[axis], index)
+            before += extent
+
+    def _index(self, axis: int, before: int, extent: int, index: Index) -> Index:
         inside = (index[axis] - before).clamp(0, max(extent - 1, 0), loose=True)
         return (*index[:axis], inside, *index[axis + 1 :])
 
