@@ -21,7 +21,7 @@ from fuse_opt.dialects import gpu
 from fuse_opt.dialects.gpu.kernels import DYNAMIC_SHARED, LEAST_BLOCKS, shared_bytes
 from fuse_opt.lowering.c.control import ControlPrinter
 from fuse_opt.lowering.c.expressions import CPrintError, Facts, bound_of
-from fuse_opt.lowering.c.headers.functions import called_helpers
+from fuse_opt.lowering.c.headers.functions import called_helpers, is_helper_target
 from fuse_opt.lowering.c.language import CLanguage
 from fuse_opt.lowering.c.names import NameScope, comment_lines, global_identifier
 from fuse_opt.lowering.hints import HALF_LINES, LARGE_BUFFER, REGISTER, SMALL_BUFFERS, VECTOR_BITS
@@ -30,46 +30,6 @@ from fuse_opt.lowering.inner_ops import inner_ops
 __all__ = ["CPrintError", "CPrinter", "FunctionText", "is_helper_target", "print_function", "print_translation_unit"]
 
 _WIDTH = 110
-_TARGETS = {
-    "fo_transpose_": 3,
-    "fo_widen_": 2,
-    "fo_narrow_f16": 2,
-    "fo_stream_": 2,
-    "fo_every_": 0,
-    "fo_look_up_": 2,
-    "fo_tile_": 7,
-    "fo_taps_": 7,
-    "fo_chosen_": 7,
-    "fo_windows_": 7,
-    "fo_dot_": 7,
-    "fo_plane_": 7,
-    "fo_inner_lanes_": 12,
-    "fo_zeros_": 0,
-    "fo_rows_": 6,
-    "fo_last_": 1,
-    "fo_first_": 3,
-    "fo_put_first_": 1,
-    "fo_spread_": 3,
-    "fo_panel_": 6,
-    "fo_panels_": 6,
-    "fo_matrix_": 0,
-    "fo_prefetch_": -1,
-    "fo_mma_": 0,
-    "fo_matrices_": 0,
-    "fo_turned_matrices_": 0,
-    "fo_async_copy_": 0,
-    "fo_group_mma_": 0,
-    "fo_group_turned_mma_": 0,
-    "fo_group_wait": 0,
-}
-"""The argument that helpers write to, -1 for none; they only read the others."""
-
-
-def is_helper_target(callee: str, position: int) -> bool:
-    """Whether a helper writes to the memory of an argument."""
-    return any(callee.startswith(start) and position == place for start, place in _TARGETS.items())
-
-
 Function = func.FuncOp | gpu.FuncOp
 _NEVER_ROWS_ALONE = (arith.ConstantOp, arith.SelectOp, arith.MaximumfOp, arith.MinimumfOp)
 _OF_ROWS_ALONE = frozenset([*arith.Arith.operations, *math.Math.operations]).difference(_NEVER_ROWS_ALONE)
@@ -164,8 +124,7 @@ def _is_unread(value: SSAValue, facts: Facts) -> bool:
 
 def _written_by(callee: str, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
     """What a call may write to, of what it is given."""
-    place = next((place for start, place in _TARGETS.items() if callee.startswith(start)), None)
-    return arguments if place is None else arguments[place : place + 1] if place >= 0 else ()
+    return [argument for place, argument in enumerate(arguments) if is_helper_target(callee, place)]
 
 
 def _mark_outer_parallels(op: scf.ParallelOp, facts: Facts) -> None:

@@ -113,6 +113,33 @@ def is_helper(name: str) -> bool:
     return name in helper_names() or _product_text(name) is not None
 
 
+def is_helper_target(callee: str, position: int) -> bool:
+    """Whether a function may write to the memory of an argument: as its definition says, and if there is none, to any."""
+    targets = _targets(callee)
+    return targets is None or position in targets
+
+
+@cache
+def _targets(name: str) -> frozenset[int] | None:
+    """The parameters that point to what is not constant; None where no helper has that name."""
+    texts = [text for text in (_product_text(name), _c_functions().get(name), _cuda_functions().get(name)) if text]
+    if not texts:
+        return None
+    return frozenset(
+        number
+        for text in texts
+        for number, parameter in enumerate(_parameters(name, text))
+        if ("*" in parameter or "[" in parameter) and "const" not in parameter.split("*")[0].split()
+    )
+
+
+def _parameters(name: str, text: str) -> list[str]:
+    found = re.search(rf"\b{name}\(([^()]*)\)\s*\{{", text)
+    if found is None:
+        raise ValueError(f"{name}: no definition with parameters in its text")
+    return found[1].split(",")
+
+
 def _product_text(name: str) -> str | None:
     """The tile of a product of that name."""
     sums = lanes_text(name) or plane_sums_text(name) or position_dots_text(name)
