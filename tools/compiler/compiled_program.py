@@ -53,9 +53,7 @@ class CompiledProgram:
 
     def __reduce__(self) -> str:
         """Raises TypeError: what is compiled belongs to this process."""
-        raise TypeError(
-            "a compiled program cannot be pickled or copied; compile its source again: objects are on disk"
-        )
+        raise TypeError("a compiled program cannot be pickled or copied; compile its source again: objects are on disk")
 
     def _take(self, compiled: Compiled) -> None:
         self.signature = compiled.signature

@@ -112,8 +112,16 @@ def _meaning(value: Any) -> tuple[Any, ...]:
     return value.dtype, value.device, value.is_neg(), value.is_conj()
 
 
+_UNSAFE_VIEWS = frozenset(
+    f"aten.{name}" for name in ("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk")
+)
+"""Operators that give views of their first argument, of which their schemas say nothing: eager PyTorch never needs to know."""
+
+
 def shared_arguments(target: Any) -> list[int]:
     """The positions of the arguments whose memory a result of the operator lies in, where it does not write to them."""
+    if str(getattr(target, "overloadpacket", None)) in _UNSAFE_VIEWS:
+        return [0]
     schema = getattr(target, "_schema", None)
     if schema is None or schema.is_mutable or not any(r.alias_info is not None for r in schema.returns):
         return []

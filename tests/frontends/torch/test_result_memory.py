@@ -82,3 +82,28 @@ def test_threads_that_drop_results_of_others():
 
     with ThreadPoolExecutor(4) as threads, torch.no_grad():
         assert all(threads.map(call, range(0, 80, 10)))
+
+
+UNSAFE_VIEWS: dict[str, Callable[[Any], Any]] = {
+    "reshape": lambda x: (-x).t().reshape(3, 4),
+    "_unsafe_view": lambda x: torch.ops.aten._unsafe_view((-x).t().contiguous(), [3, 4]),
+    "unsafe_chunk": lambda x: torch.unsafe_chunk(-x, 2)[1],
+    "unsafe_split": lambda x: torch.unsafe_split(-x, 2)[0],
+    "unsafe_split_with_sizes": lambda x: torch.unsafe_split_with_sizes(-x, [1, 3], 1)[1],
+    "complex": lambda x: torch.view_as_complex((-x).reshape(-1, 2)),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", UNSAFE_VIEWS)
+def test_views_of_which_schemas_say_nothing_keep_their_memory(name: str, dynamic: bool) -> None:
+    """With extents of any size PyTorch makes some of them, of what the program computed in memory of its own."""
+
+    def function(x: Any) -> Any:
+        return x.sum() + 1, UNSAFE_VIEWS[name](x)
+
+    torch._dynamo.reset()
+    call = torch.compile(function, backend="fuse_opt", dynamic=dynamic)
+    given = [torch.randn(3, 4, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
+    found = [call(x)[1] for x in given]
+    assert all(torch.equal(result, function(x)[1]) for result, x in zip(found, given, strict=True))

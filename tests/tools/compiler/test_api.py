@@ -142,9 +142,7 @@ func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<
 def test_programs_are_not_pickled(target: str):
     program = fuse_opt.compile(PROGRAM, target)
     for save in (pickle.dumps, copy.deepcopy):
-        with pytest.raises(
-            TypeError, match="a compiled program cannot be pickled or copied; compile its source again"
-        ):
+        with pytest.raises(TypeError, match="a compiled program cannot be pickled or copied; compile its source again"):
             save(program)
     np.testing.assert_allclose(program(X, Y), EXPECTED, rtol=1e-5)
 
