@@ -92,7 +92,7 @@ func.func @small(%x: tensor<40x64xf32>, %w: tensor<70x64xf32> {graph.frozen}) ->
 // WHY: batched: 'fused.kernel' reads its right operand as it is: it is another one along some axes of a batch, and the same along others
 // WHY: small: 'fused.kernel' reads its right operand as it is: first caches hold it
 // WHY: one-panel: 'fused.kernel' reads its right operand as it is: one panel would hold it, or it is one row
-// WHY: element-type: 'fused.kernel' reads its right operand as it is: 'graph.matmul' is of f16 and f16; packed are f32 and f64, and i8 that ui8 meet
+// WHY: element-type: 'fused.kernel' reads its right operand as it is: 'graph.matmul' is of f16 and f16; packed are f32 and f64, and i8 that bytes meet
 func.func @left(%x: tensor<2x3x40x300xf32>, %y: tensor<40x900xf32>, %h: tensor<40x300xf16>, %a: tensor<1x3x300x100xf32> {graph.frozen}, %b: tensor<64x70xf32> {graph.frozen}, %c: tensor<900x32xf32> {graph.frozen}, %d: tensor<300x900xf16> {graph.frozen}, %s: tensor<40x64xf32>)
     -> (tensor<2x3x40x100xf32>, tensor<40x70xf32>, tensor<40x32xf32>, tensor<40x900xf16>) {
   %0 = fused.kernel(%i = %x : tensor<2x3x40x300xf32>, %j = %a : tensor<1x3x300x100xf32>) -> (tensor<2x3x40x100xf32>) {
@@ -189,14 +189,14 @@ func.func @filters_left(%x: tensor<1x128x17x17xf32>, %y: tensor<1x128x7x7xf32>, 
 
 // -----
 
-// Bytes that unsigned ones meet are in groups of four rows; those that signed ones meet stay, as tiles may need sums of columns beside them.
+// Bytes that bytes meet are in groups of four rows, the same for signed and unsigned ones.
 // CHECK-LABEL: func.func @bytes(
 // CHECK-SAME:      %w_packed: tensor<7x76x32x4xi8> {graph.prepared = @bytes.prepare})
 // CHECK-NEXT:      %y = fused.kernel(%a = %x : tensor<40x301xui8>, %w_packed_1 = %w_packed : tensor<7x76x32x4xi8>) -> (tensor<40x200xi32>) {
 // CHECK-NEXT:        %0 = graph.permute_dims %w_packed_1 {axes = array<i64: 1, 3, 0, 2>}
 // CHECK-NEXT:        %1 = graph.reshape %0 {shape = array<i64: 304, 224>}
 // CHECK-NEXT:        %2 = graph.slice %1
-// CHECK:           %z = fused.kernel(%a = %s : tensor<40x301xi8>, %b = %w : tensor<301x200xi8>)
+// CHECK:           %z = fused.kernel(%a = %s : tensor<40x301xi8>, %w_packed_1 = %w_packed : tensor<7x76x32x4xi8>)
 // CHECK:         func.func private @bytes.prepare
 // CHECK:             graph.pad {{.*}}pads = array<i64: 0, 0, 3, 24>
 // CHECK:             graph.permute_dims {{.*}}axes = array<i64: 2, 0, 3, 1>
