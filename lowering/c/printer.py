@@ -27,7 +27,7 @@ from fuse_opt.lowering.c.names import NameScope, comment_lines, global_identifie
 from fuse_opt.lowering.hints import HALF_LINES, LARGE_BUFFER, REGISTER, SMALL_BUFFERS, VECTOR_BITS
 from fuse_opt.lowering.inner_ops import inner_ops
 
-__all__ = ["CPrintError", "CPrinter", "FunctionText", "is_helper_target", "print_function", "print_translation_unit"]
+__all__ = ["CPrintError", "CPrinter", "FunctionText", "print_function", "print_translation_unit"]
 
 _WIDTH = 110
 Function = func.FuncOp | gpu.FuncOp

@@ -8,7 +8,7 @@ from xdsl.dialects import func, memref, vector
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects import gpu
-from fuse_opt.lowering.c.printer import is_helper_target
+from fuse_opt.lowering.c.headers.functions import is_helper_target
 from fuse_opt.lowering.inner_ops import inner_ops
 
 Kernel = func.FuncOp | gpu.FuncOp

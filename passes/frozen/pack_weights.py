@@ -184,7 +184,9 @@ class _Packing:
             raise Unschedulable("batched", message, op)
         elements = [dtype(value) for value in (*op.operands[:2], op.results[0])]
         if not (group := group_in_panels(*elements)) or (group > 1 and windows is not None):
-            message = f"'{op.name}' is of {elements[0]} and {elements[1]}; packed are f32 and f64, and i8 that bytes meet"
+            message = (
+                f"'{op.name}' is of {elements[0]} and {elements[1]}; packed are f32 and f64, and i8 that bytes meet"
+            )
             raise Unschedulable("element-type", message, op)
         bits = 8 * int(find_device(self.options.device).vector_bytes)
         if windows is None:

@@ -25,7 +25,7 @@ _NAME = re.compile(rf"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)({LINES}?)({KEEPS}?)(?:{A
 _LINE = 64
 """Bytes of a vector of the widest kind."""
 FEWEST_LANES = 4
-"""Of a vector for which there is an instruction: of fewer columns no tile keeps rows."""
+"""Of a vector for which there is an instruction: of fewer columns no tile keeps sums of rows."""
 _PART_ROWS = 4
 _MOST_ROWS, _REGISTERS = 14, 31
 """Of a tile that is not cut into parts: rows, and vectors of sums and of a row of the panel."""
@@ -75,9 +75,9 @@ _GROUPS = 256
 _ROW_SUMS = """\
 {memory}  for (long i = 0; i < {rows}; i++) sums_of_a[i] = fo_sum_row_i8(k, a + i * a_step);
 {sums}"""
-_KEPT = "  long *sums_of_a = registers + 8;\n  if (!again)\n"
 _FIRST = 8
 """Of 64 bits: what matrix registers are set up for, in front of kept sums."""
+_KEPT = f"  long *sums_of_a = registers + {_FIRST};\n  if (!again)\n  "
 
 
 def kept_longs(rows: int) -> int:

@@ -264,7 +264,7 @@ class _Tiles(PanelProducts):
             assert isinstance(left, Matrix) and isinstance(source, Matrix)  # what is computed has a copy
             block = self._block(scope, columns, rows, left, source, depth, zero)
             is_copied = self.tiling.copies_tiles
-            again = number(scope, panel) if self.keeps_rows else None
+            again = number(scope, panel) if self.keeps_sums else None
             block = replace(block, has_tile=is_copied, in_lines=is_copied and copies is not None, again=again)
             self.calls.over_panel(scope, tile, rows.first, block)
 

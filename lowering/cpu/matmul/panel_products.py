@@ -65,7 +65,7 @@ class PanelProducts:
         is_far = not is_near and self.arithmetic.group == 1
         is_tall = is_decided(lambda: self.of.rows > self.of.columns)
         by_rows = tiling.rows_first and tiling.panels > 1 and tiling.rows is None
-        self.keeps_rows = self.arithmetic.sums_rows and by_rows and is_number(self.of.depth)
+        self.keeps_sums = self.arithmetic.sums_rows and by_rows and is_number(self.of.depth)
         self.calls = TileCalls(self.arithmetic.tile, tiling, is_tall, is_far, self._registers())
         self.computed = [operand_matrix(operand, memory, root) for operand in (product.lhs, product.rhs)]
         places = [memory.sources.get(operand.value) for operand in (product.lhs, product.rhs)]
@@ -81,7 +81,7 @@ class PanelProducts:
         """
         if self.arithmetic.group == 1:
             return None
-        longs = kept_longs(self.tiling.most_rows) if self.keeps_rows else 1
+        longs = kept_longs(self.tiling.most_rows) if self.keeps_sums else 1
         found = self.root.add(memref.AllocaOp.get(i64, 8, [longs]))
         found.name_hint = "registers"
         self.root.call_for_effect("fo_matrix_begin", [flat_memory(self.root, found)])
