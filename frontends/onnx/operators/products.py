@@ -51,22 +51,22 @@ def _blocks(g: Emitter, value: Value, like: Value, size: int, axis: int) -> Valu
     return g.slice(repeated, starts=[0] * rank(like), stops=extents(like))
 
 
-def _scalar_like(g: Emitter, zero: Value, scale: Value) -> Value:
-    return g.reshaped(zero, extents(scale))
+def _parameters(n: Node, g: Emitter) -> list[Value]:
+    """Scale and, where it is there, zero point: scalars where they have one element, which is one for the whole tensor."""
+    scale, *zero = [n.operand(1), *n.optional(2)]
+    shape = () if math.prod(extents(scale)) == 1 else extents(scale)
+    return [g.reshaped(value, shape) for value in (scale, *zero)]
 
 
 @handler("QuantizeLinear")
 def quantize_linear(n: Node, g: Emitter) -> Results:
-    x, scale, axis, size = n.operand(0), n.operand(1), n.integer("axis", 1), n.integer("block_size")
-    element = dtype(n.operand(2)) if n.has(2) else n.element("output_dtype", U8)
-    if size:
+    x, element = n.operand(0), dtype(n.operand(2)) if n.has(2) else n.element("output_dtype", U8)
+    if n.integer("block_size"):
         return _quantize_blocks(n, g, element)
-    if n.has(2):
-        zero = _scalar_like(g, n.operand(2), scale)
-    else:
-        zero = g.number(0, element, extents(scale))
-    by_axis = axis if rank(scale) else None
-    return g.quantize_linear(x, g.cast(scale, dtype(x)), zero, axis=by_axis, saturate=n.flag("saturate", True))
+    scale, *zeros = _parameters(n, g)
+    zero = zeros[0] if zeros else g.number(0, element, extents(scale))
+    axis = n.integer("axis", 1) if rank(scale) else None
+    return g.quantize_linear(x, g.cast(scale, dtype(x)), zero, axis=axis, saturate=n.flag("saturate", True))
 
 
 def _quantize_blocks(n: Node, g: Emitter, element: DType) -> Value:
@@ -84,7 +84,7 @@ def _quantize_blocks(n: Node, g: Emitter, element: DType) -> Value:
 def dequantize_linear(n: Node, g: Emitter) -> Results:
     x, scale, axis, size = n.operand(0), n.operand(1), n.integer("axis", 1), n.integer("block_size")
     if not size:
-        zero = [_scalar_like(g, value, scale) for value in n.optional(2)]
+        scale, *zero = _parameters(n, g)
         y = g.dequantize_linear(x, scale, *zero, axis=axis if rank(scale) else None)
     else:
         y = g.cast(x, dtype(scale)) if dtype(x).is_float else g.cast(x, I32)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import BOOL, F64, I64, Kind
+from fuse_opt.dialects.types.dtypes import BOOL, F32, F64, I64, Kind
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 from fuse_opt.frontends.onnx.operators.node import HANDLERS, Handler, Node, Results, handler
 from fuse_opt.frontends.onnx.operators.pointwise import quotient
@@ -110,17 +110,32 @@ def group_normalization(n: Node, g: Emitter) -> Results:
 @handler("LayerNormalization")
 def layer_normalization(n: Node, g: Emitter) -> Results:
     x, axis, epsilon = n.operand(0), n.integer("axis", -1), n.number("epsilon", 1e-5)
-    results = [g.layer_norm(*n.operands(), axis=axis, epsilon=epsilon)]
+    results = [_normalized(n, g, "layer_norm")]
     if n.wants(1) or n.wants(2):
         axes = list(range(axis % rank(x), rank(x)))
-        variance, mean = g.all("var_mean", x, axes=axes, keepdims=True)
+        stashed = g.cast(x, n.element("stash_type", F32))
+        variance, mean = g.all("var_mean", stashed, axes=axes, keepdims=True)
         results += [mean, g.rsqrt(g.add(variance, g.like(epsilon, variance)))]
     return results
 
 
 @handler("RMSNormalization")
 def rms_normalization(n: Node, g: Emitter) -> Results:
-    return g.rms_norm(*n.operands(), axis=n.integer("axis", -1), epsilon=n.number("epsilon", 1e-5))
+    return _normalized(n, g, "rms_norm")
+
+
+def _normalized(n: Node, g: Emitter, name: str) -> Value:
+    """With scale and bias of the extents that are normalised, or what broadcasts to these or, from behind, to all of x."""
+    x, *parameters = n.operands()
+    axis = n.integer("axis", -1) % rank(x)
+    numbers, inner = {"axis": axis, "epsilon": n.number("epsilon", 1e-5)}, extents(x)[axis:]
+    if all(rank(parameter) <= len(inner) for parameter in parameters):
+        whole = [p if extents(p) == inner else g.broadcast_to(p, shape=inner) for p in parameters]
+        return g.all(name, x, *whole, **numbers)[0]
+    (y,) = g.all(name, x, g.number(1, dtype(x), inner), **numbers)
+    for step, parameter in zip((g.multiply, g.add), parameters, strict=False):
+        y = step(y, parameter)
+    return y
 
 
 @handler("LpNormalization")

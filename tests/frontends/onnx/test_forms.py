@@ -1,0 +1,93 @@
+"""Forms of operators that random graphs found: operands of one element, those that broadcast, types of further outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx: Any = pytest.importorskip("onnx")
+pytest.importorskip("onnx.reference")
+
+from fuse_opt.frontends.onnx import load  # noqa: E402
+
+RNG = np.random.default_rng(5)
+
+
+def one(text: str, weights: dict[str, Any], opset: int = 21) -> Any:
+    """A model of one function body, with these initialisers."""
+    proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]> {text}')
+    for name, array in weights.items():
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
+    return load(proto)
+
+
+def floats(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("axis", ("", "<axis = 1>", "<axis = 0>"))
+@pytest.mark.parametrize("zero", (True, False))
+def test_a_scale_of_one_element_is_one_for_the_tensor(axis: str, zero: bool):
+    """seeds 28, 40: exporters write [1] for per-tensor parameters, with an axis that the tensor may not have."""
+    x = np.array([-3.25, 0.5, 0.625, 70.0], np.float32)
+    weights: dict[str, Any] = {"s": np.array([0.5], np.float32), **({"z": np.array([3], np.int8)} if zero else {})}
+    operands = ", ".join(("x", *weights))
+    element = "int8" if zero else "uint8"
+    quantised = one(f"q (float[4] x) => ({element}[4] y) {{ y = QuantizeLinear {axis} ({operands}) }}", weights)
+    (found,) = quantised(x, target="reference")
+    wanted = np.clip(np.round(x / 0.5) + (3 if zero else 0), -128 if zero else 0, 127 if zero else 255)
+    np.testing.assert_array_equal(found, wanted)
+    back = one(f"d ({element}[4] x) => (float[4] y) {{ y = DequantizeLinear {axis} ({operands}) }}", weights)
+    np.testing.assert_array_equal(back(found, target="reference")[0], (wanted - (3 if zero else 0)) * 0.5)
+
+
+@pytest.mark.parametrize("scale, bias", (((), (1,)), ((4,), (3, 1)), ((2, 1, 1), (2, 3, 4)), ((1, 4), None)))
+def test_scale_and_bias_of_layer_norm_broadcast(scale: tuple[int, ...], bias: tuple[int, ...] | None):
+    x = floats(2, 3, 4)
+    weights: dict[str, Any] = {"s": floats(*scale), **({} if bias is None else {"b": floats(*bias)})}
+    model = one(
+        f"l (float[2, 3, 4] x) => (float y) {{ y = LayerNormalization <axis = 1> ({', '.join(('x', *weights))}) }}",
+        weights,
+    )
+    mean, variance = x.mean((1, 2), keepdims=True), x.var((1, 2), keepdims=True)
+    wanted = (x - mean) / np.sqrt(variance + 1e-5) * weights["s"] + weights.get("b", 0)
+    np.testing.assert_allclose(model(x, target="reference")[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_scale_of_rms_norm_broadcasts():
+    x, scale = floats(2, 3, 4), floats(2, 1, 4)
+    model = one("r (float[2, 3, 4] x) => (float y) { y = RMSNormalization <axis = -1> (x, s) }", {"s": scale}, 23)
+    wanted = x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * scale
+    np.testing.assert_allclose(model(x, target="reference")[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("known", (False, True))
+def test_mean_and_deviation_of_narrow_floats_are_f32(known: bool):
+    """seed 490: of x that is known, too, which ONNX's reference evaluates in f16."""
+    x, scale = floats(3, 4).astype(np.float16), np.ones(4, np.float16)
+    body = "l (float16[3, 4] x) => (float16 y, float m, float d) { y, m, d = LayerNormalization (x, s) }"
+    model = one(body, {"s": scale, **({"x": x} if known else {})})
+    _, mean, deviation = model(*(() if known else (x,)), target="reference")
+    assert mean.dtype == deviation.dtype == np.float32
+    wide = x.astype(np.float32)
+    np.testing.assert_allclose(mean, wide.mean(1, keepdims=True), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(deviation, 1 / np.sqrt(wide.var(1, keepdims=True) + 1e-5), rtol=1e-5)
+
+
+def test_weights_are_pooled_by_ours():
+    """seeds 71, 83, 112, 484: ONNX's reference has other indices of MaxPool, and other values of LRN and GlobalMaxPool."""
+    x = floats(2, 3, 6)
+    body = "p (float[2, 3, 6] x) => (float y, int64 i) { y, i = MaxPool <kernel_shape = [2]> (x) }"
+    indices = one(body, {"x": x})(target="reference")[1]
+    np.testing.assert_array_equal(x.reshape(-1)[indices], np.maximum(x[..., 1:], x[..., :-1]))
+    y = floats(2, 4, 3, 3)
+    (found,) = one("n (float[2, 4, 3, 3] x) => (float y) { y = LRN <size = 3, alpha = 0.5> (x) }", {"x": y})(
+        target="reference"
+    )
+    squares = np.pad(y * y, ((0, 0), (1, 1), (0, 0), (0, 0)))
+    total = squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]
+    np.testing.assert_allclose(found, y / (1 + 0.5 / 3 * total) ** 0.75, rtol=1e-5)
+    (largest,) = one("g (float[2, 3, 6] x) => (float y) { y = GlobalMaxPool (x) }", {"x": x})(target="reference")
+    np.testing.assert_array_equal(largest, x.max(2, keepdims=True))
