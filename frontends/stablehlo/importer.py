@@ -25,6 +25,7 @@ from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.builder import Emitter, UnknownExtentError, UnsupportedTypeError, Value
 from fuse_opt.frontends.stablehlo.facts import Facts
+from fuse_opt.frontends.stablehlo.operators import convolutions as stablehlo_convolutions
 from fuse_opt.frontends.stablehlo.operators import indexing as stablehlo_indexing
 from fuse_opt.frontends.stablehlo.operators import pointwise as stablehlo_pointwise
 from fuse_opt.frontends.stablehlo.operators import reductions as stablehlo_reductions
@@ -37,7 +38,13 @@ from fuse_opt.tools.compiler.api import evaluate
 
 __all__ = ["StableHLOError", "load", "supported_ops"]
 
-FAMILIES = (stablehlo_pointwise, stablehlo_reductions, stablehlo_scans, stablehlo_indexing)
+FAMILIES = (
+    stablehlo_pointwise,
+    stablehlo_reductions,
+    stablehlo_convolutions,
+    stablehlo_scans,
+    stablehlo_indexing,
+)
 """The modules that enter handlers into the table."""
 
 _RETURNS = ("func.return", "stablehlo.return")

@@ -1,9 +1,8 @@
-"""StableHLO ops that reduce: reduce and reduce_window with their regions, sort, dot_general, convolution."""
+"""StableHLO ops that reduce: reduce and reduce_window with their regions, sort, dot_general."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from math import prod
 
@@ -112,7 +111,7 @@ def reduce_window(h: HloOp, g: Emitter) -> Results:
     x, ones = h.operand(), [1] * rank(h.operand())
     window, strides = h.integers("window_dimensions", ones), h.integers("window_strides", ones)
     dilations, base = h.integers("window_dilations", ones), h.integers("base_dilations", ones)
-    pads = _pairs(h.integers("padding", [0] * 2 * rank(x)), rank(x))
+    pads = pairs(h.integers("padding", [0] * 2 * rank(x)), rank(x))
     combine, number = combiner(h.body), h.number(1)
     if count == 1 and number is not None and combine in REDUCTIONS and dtype(x) is not BOOL:
         neutral = _is_neutral(number, REDUCTIONS[combine][1], x)
@@ -161,7 +160,7 @@ def select_and_scatter(h: HloOp, g: Emitter) -> Results:
     if combine not in SCATTERED:
         raise h.refuse(f"expected a region that scatters by one of {', '.join(SCATTERED)}; got another one")
     window, strides = h.integers("window_dimensions", ones), h.integers("window_strides", ones)
-    pads = _pairs(h.integers("padding", [0] * 2 * rank(x)), rank(x))
+    pads = pairs(h.integers("padding", [0] * 2 * rank(x)), rank(x))
     low, high = [pad for pad, _ in pads], [pad for _, pad in pads]
     count = prod(shape)
     flat = g.reshaped(g.iota(shape=[count], dtype=I64), shape)
@@ -183,7 +182,7 @@ def select_and_scatter(h: HloOp, g: Emitter) -> Results:
     return g.cast(g.reshaped(g.slice(y, starts=[0], stops=[count]), shape), dtype(x))
 
 
-def _pairs(flat: list[int], count: int) -> list[tuple[int, int]]:
+def pairs(flat: list[int], count: int) -> list[tuple[int, int]]:
     flat = flat * (2 * count) if len(flat) == 1 else flat
     return [(flat[2 * axis], flat[2 * axis + 1]) for axis in range(count)]
 
@@ -285,33 +284,3 @@ def _matrix(
     if swapped == list(range(rank(x))):
         return flattened(g, x, (*groups[:-2], len(columns), len(rows))), True
     return flattened(g, g.permute_dims(x, axes=straight), groups), False
-
-
-@handler("stablehlo.convolution")
-def convolution(h: HloOp, g: Emitter) -> Results:
-    orders = re.search(r"\[(.*?)\]x\[(.*?)\]->\[(.*?)\]", str(h.attributes.get("dimension_numbers")))
-    if orders is None or h.integer("batch_group_count", 1) != 1:
-        raise h.refuse("expected a convolution with batch_group_count 1")
-    x_order, w_order, y_order = ([part.strip() for part in text.split(",")] for text in orders.groups())
-    spatial = [str(axis) for axis in range(len(x_order) - 2)]
-    count, ones = len(spatial), [1] * len(spatial)
-    x = g.permute_dims(h.operand(0), axes=[x_order.index(name) for name in ("b", "f", *spatial)])
-    weight = g.permute_dims(h.operand(1), axes=[w_order.index(name) for name in ("o", "i", *spatial)])
-    reversed_axes = [axis + 2 for axis, flag in enumerate(h.integers("window_reversal", [0] * count)) if flag]
-    weight = g.flip(weight, axes=reversed_axes) if reversed_axes else weight
-    pads = _pairs(h.integers("padding", [0] * 2 * count), count)
-    between = [n - 1 for n in h.integers("lhs_dilation", ones)]
-    if any(between) or min((0, *(n for pair in pads for n in pair))) < 0:
-        low, high = [0, 0, *(a for a, _ in pads)], [0, 0, *(b for _, b in pads)]
-        x = padded(g, x, low, high, [0, 0, *between], 0)
-        pads = [(0, 0)] * count
-    element = h.dtype()
-    y = g.conv(
-        g.cast(x, element),
-        g.cast(weight, element),
-        strides=h.integers("window_strides", ones),
-        dilations=h.integers("rhs_dilation", ones),
-        pads=[a for a, _ in pads] + [b for _, b in pads],
-        groups=h.integer("feature_group_count", 1),
-    )
-    return g.permute_dims(y, axes=[("b", "f", *spatial).index(name) for name in y_order])
