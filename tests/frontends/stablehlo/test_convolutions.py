@@ -61,7 +61,5 @@ def test_integers(element: str):
 
 def test_sums_of_wide_integers_are_refused():
     x, w = np.ones((1, 1, 5), np.int32), np.ones((1, 1, 2), np.int32)
-    with pytest.raises(
-        StableHLOError, match="'stablehlo.convolution': of integers, .* got 2 products of i32 and i32"
-    ):
+    with pytest.raises(StableHLOError, match="'stablehlo.convolution': of integers, .* got 2 products of i32 and i32"):
         load(jax.jit(lambda x, w: lax.conv_general_dilated(x, w, (1,), "VALID")).lower(x, w))

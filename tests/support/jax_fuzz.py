@@ -1,0 +1,169 @@
+"""Random functions of jax, lowered to StableHLO, read and compiled, judged by jax itself; every fault reduced, with its seed.
+
+    python tests/support/jax_fuzz.py --cases 2000 --seed 0 [--target reference] [--length 6] [--refusals]
+
+Values, extents, element types, arguments after the call, that a second call gives the same in other memory, with one thread and
+two; of functions, their gradients, and both mapped over a batch. A refusal (StableHLOError) is counted by its text, which
+`--refusals` prints; any other exception is a fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jax_functions import Array, Builder, Program, is_float, jax
+from jax_makers import MAKERS
+
+import fuse_opt
+from fuse_opt.frontends.stablehlo import StableHLOError, load
+from fuse_opt.runtime.host import thread_pool
+
+TOLERANCES = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 5e-4, "float64": 1e-8}
+
+
+def random_function(seed: int, length: int = 6) -> Program:
+    builder = Builder(seed)
+    return builder.program(seed, MAKERS, builder.rng.randint(1, length))
+
+
+def value_fault(name: str, found: Array, wanted: Array, tolerance: float) -> str | None:
+    """How an array differs; relative to its largest element, as sums of terms of any sign are not exact by element."""
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return f"{name}: {found.dtype}{list(found.shape)}, expected {wanted.dtype}{list(wanted.shape)}"
+    if not is_float(wanted):
+        return None if (found == wanted).all() else f"{name}: {found.tolist()}, expected {wanted.tolist()}"
+    a, b = found.astype(np.float64), wanted.astype(np.float64)
+    finite = np.abs(b[np.isfinite(b)])
+    scale = max(1.0, float(finite.max())) if finite.size else 1.0
+    if np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
+        return None
+    return f"{name}: by {np.nanmax(np.abs(a - b)):.3g}, {found.tolist()}, expected {wanted.tolist()}"
+
+
+def fault(program: Program, target: str) -> str | None:
+    """What is wrong with a function; raises StableHLOError where it is refused."""
+    function, arguments = program.function()
+    wanted = [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(function)(*arguments))]
+    lowered = jax.jit(function, keep_unused=True).lower(*arguments)
+    narrow = [str(v.dtype) for v in program.values.values() if is_float(v)]
+    tolerance = max((TOLERANCES[name] for name in narrow), default=TOLERANCES["float32"])
+    try:
+        compiled = fuse_opt.compile(load(lowered), target)
+        thread_pool.set_num_threads(1 + program.seed % 2)
+        return calls_fault(compiled, arguments, wanted, tolerance)
+    except StableHLOError:
+        raise
+    except Exception as error:
+        return f"exception {type(error).__name__}: {' '.join(str(error).split())[:600]}"
+
+
+def calls_fault(compiled: Any, arguments: Sequence[Array], wanted: Sequence[Array], tolerance: float) -> str | None:
+    given = [np.array(array) for array in arguments]
+    results = _tuple(compiled(*given))
+    for k, (found, expected) in enumerate(zip(results, wanted, strict=True)):
+        if fault := value_fault(f"result {k}", found, expected, tolerance):
+            return fault
+    for k, (before, after) in enumerate(zip(arguments, given, strict=True)):
+        if np.asarray(before).tobytes() != after.tobytes():
+            return f"argument {k}: changed by the call"
+    kept = [found.copy() for found in results]
+    second = _tuple(compiled(*given))
+    for k, (found, other, before) in enumerate(zip(results, second, kept, strict=True)):
+        if other.tobytes() != before.tobytes() or found.tobytes() != before.tobytes():
+            return f"result {k}: another value after a second call"
+        if any(np.shares_memory(found, array) for array in (*second, *given) if array.size and found.size):
+            return f"result {k}: shares memory with another result or an argument"
+    return None
+
+
+def _tuple(results: Any) -> tuple[Array, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
+def reduced(program: Program, text: str, target: str) -> tuple[Program, str]:
+    """A smaller function with a fault of the same kind."""
+    kind, pending = text.split(":")[0] if text.startswith("exception") else "", list(program.smaller())[::-1]
+    while pending:
+        smaller = pending.pop()
+        try:
+            found = fault(smaller, target)
+        except Exception:  # a smaller one may be refused, or none at all
+            continue
+        if found is not None and found.startswith(kind) and found.startswith("exception") == bool(kind):
+            program, text = smaller, found
+            pending = list(program.smaller())[::-1]
+    return program, text
+
+
+@dataclass
+class Summary:
+    """What was run, and what was found."""
+
+    cases: int = 0
+    lines: int = 0
+    refused: Counter[str] = field(default_factory=Counter[str])
+    reports: list[str] = field(default_factory=list[str])
+    left: int = 0
+    """Those that jax refuses as a whole: gradients of what has none."""
+
+    def line(self) -> str:
+        return (
+            f"jax fuzz: {self.cases} cases, {self.lines} lines, {self.refused.total()} refused, {self.left} left out, "
+            f"{len(self.reports)} faults"
+        )
+
+
+def check_cases(seeds: Sequence[int], target: str = "cpu", length: int = 6) -> Summary:
+    summary, threads = Summary(), thread_pool.num_threads()
+    for seed in seeds:
+        with jax.enable_x64(True):
+            program = random_function(seed, length)
+        summary.cases += 1
+        summary.lines += len(program.needed())
+        with warnings.catch_warnings(), jax.enable_x64(True):
+            warnings.simplefilter("ignore")
+            try:
+                text = fault(program, target)
+            except StableHLOError as error:
+                summary.refused[re.sub(r"tensor<[^>]*>|\d+", "_", str(error))[:150]] += 1
+                continue
+            except Exception:  # of jax
+                summary.left += 1
+                continue
+            if text is None:
+                continue
+            program, text = reduced(program, text, target)
+        summary.reports.append(f"seed {seed}: {text[:900]}\n{program.shown()}")
+        print(summary.reports[-1], flush=True)
+    thread_pool.set_num_threads(threads)
+    return summary
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Random functions of jax by way of StableHLO, judged by jax.")
+    parser.add_argument("--cases", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--length", type=int, default=6, help="statements of a function, at most")
+    parser.add_argument("--target", choices=("cpu", "reference"), default="cpu")
+    parser.add_argument("--refusals", action="store_true", help="print what is refused, and how often")
+    options = parser.parse_args(given)
+    started = time.perf_counter()
+    summary = check_cases(range(options.seed, options.seed + options.cases), options.target, options.length)
+    if options.refusals:
+        for text, count in summary.refused.most_common():
+            print(f"  {count} x {text}")
+    print(f"{summary.line()}, {time.perf_counter() - started:.1f} s")
+    return 1 if summary.reports else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
