@@ -206,11 +206,11 @@ class Builder:
         """A statement, or none where jax refuses it, or gives what cannot be compared. Several results are several lines."""
         scope = {**NAMES, **{v.name: v.value for v in self.variables}}
         try:
-            found = eval(text, scope)
+            found: Any = eval(text, scope)
         except Exception:  # of jax: whatever it refuses
             return False
         several = isinstance(found, tuple | list)
-        values: list[Any] = list(found) if several else [found]
+        values: list[Any] = jax.tree.leaves(found) if several else [found]
         if not values or not all(comparable(value) for value in values):
             return False
         certain = exact and all(v.exact for v in operands)

@@ -86,7 +86,8 @@ def calls_fault(compiled: Any, arguments: Sequence[Array], wanted: Sequence[Arra
 
 
 def _tuple(results: Any) -> tuple[Array, ...]:
-    return results if isinstance(results, tuple) else (results,)
+    listed: list[Array] = [*results] if isinstance(results, tuple) else [results]  # pyright: ignore[reportUnknownVariableType]
+    return tuple(listed)
 
 
 def reduced(program: Program, text: str, target: str) -> tuple[Program, str]:
@@ -127,6 +128,8 @@ def check_cases(seeds: Sequence[int], target: str = "cpu", length: int = 6) -> S
     for seed in seeds:
         with jax.enable_x64(True):
             program = random_function(seed, length)
+        if summary.cases % 20 == 19:
+            jax.clear_caches()  # programs that are called once fill memory
         summary.cases += 1
         summary.lines += len(program.needed())
         with warnings.catch_warnings(), jax.enable_x64(True):

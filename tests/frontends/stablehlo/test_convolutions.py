@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,8 @@ def check(function: Any, *arguments: Any, tolerance: float = 1e-5) -> None:
 def test_groups_of_the_batch_have_filters_of_their_own(order: tuple[str, ...]):
     sizes = {"N": 6, "C": 2, "H": 7, "W": 6}, {"O": 9, "I": 2, "H": 3, "W": 2}
     x, w = (floats(*(extents[c] for c in names)) for names, extents in zip(order, sizes, strict=False))
-    check(
-        lambda x, w: lax.conv_general_dilated(
-            x, w, (2, 1), [(1, 0), (0, 2)], rhs_dilation=(1, 2), dimension_numbers=order, batch_group_count=3
-        ),
-        x,
-        w,
-    )
+    more: dict[str, Any] = {"rhs_dilation": (1, 2), "dimension_numbers": order, "batch_group_count": 3}
+    check(partial(lax.conv_general_dilated, window_strides=(2, 1), padding=[(1, 0), (0, 2)], **more), x, w)
 
 
 def test_gradients_of_convolutions_of_channels_by_themselves():
@@ -56,10 +52,11 @@ def test_integers(element: str):
     low = 0 if element == "uint8" else -100
     x = RNG.integers(low, 100, (2, 3, 9)).astype(element)
     w = RNG.integers(low, 100, (4, 3, 3)).astype(element)
-    check(lambda x, w: lax.conv_general_dilated(x, w, (2,), "SAME", preferred_element_type="int32"), x, w)
+    more: dict[str, Any] = {"window_strides": (2,), "padding": "SAME", "preferred_element_type": "int32"}
+    check(partial(lax.conv_general_dilated, **more), x, w)
 
 
 def test_sums_of_wide_integers_are_refused():
     x, w = np.ones((1, 1, 5), np.int32), np.ones((1, 1, 2), np.int32)
     with pytest.raises(StableHLOError, match="'stablehlo.convolution': of integers, .* got 2 products of i32 and i32"):
-        load(jax.jit(lambda x, w: lax.conv_general_dilated(x, w, (1,), "VALID")).lower(x, w))
+        load(jax.jit(partial(lax.conv_general_dilated, window_strides=(1,), padding="VALID")).lower(x, w))
