@@ -1,6 +1,7 @@
 // RUN: fuse-opt %s --split-input-file --pack-weights | filecheck %s
 // RUN: fuse-opt %s --split-input-file --pack-weights --pack-weights | filecheck %s
 // RUN: fuse-opt %s --split-input-file --pack-weights --remarks=- 2>&1 | filecheck %s --check-prefix=WHY
+// RUN: fuse-opt %s --split-input-file --pack-weights=device=avx2 | filecheck %s --check-prefix=NARROW
 
 // The kernel reads panels, through views that undo the packing; the other function makes them in a kernel of its own.
 // CHECK-LABEL: func.func @packed(
@@ -210,4 +211,31 @@ func.func @bytes(%x: tensor<40x301xui8>, %s: tensor<40x301xi8>, %w: tensor<301x2
     fused.yield %p : tensor<40x200xi32>
   }
   func.return %y, %z : tensor<40x200xi32>, tensor<40x200xi32>
+}
+
+// -----
+
+// Tiles of few rows are as wide as registers hold sums: where vectors are narrow and memory holds the operand, its panels are
+// read whole all the same, as one stretch each.
+// CHECK-LABEL: func.func @few(
+// CHECK-SAME:      %w_packed: tensor<16x1024x96xf32>
+// CHECK-SAME:      %s_packed: tensor<5x256x80xf32>
+// NARROW-LABEL: func.func @few(
+// NARROW-SAME:      %w_packed: tensor<96x1024x16xf32>
+// NARROW-SAME:      %w_packed_1: tensor<48x1024x32xf32>
+// NARROW-SAME:      %s_packed: tensor<5x256x80xf32>
+func.func @few(%x: tensor<4x1024xf32>, %y: tensor<2x1024xf32>, %z: tensor<4x256xf32>, %w: tensor<1024x1536xf32> {graph.frozen}, %s: tensor<256x400xf32> {graph.frozen}) -> (tensor<4x1536xf32>, tensor<2x1536xf32>, tensor<4x400xf32>) {
+  %p = fused.kernel(%a = %x : tensor<4x1024xf32>, %b = %w : tensor<1024x1536xf32>) -> (tensor<4x1536xf32>) {
+    %0 = graph.matmul %a, %b : (tensor<4x1024xf32>, tensor<1024x1536xf32>) -> tensor<4x1536xf32>
+    fused.yield %0 : tensor<4x1536xf32>
+  }
+  %q = fused.kernel(%a = %y : tensor<2x1024xf32>, %b = %w : tensor<1024x1536xf32>) -> (tensor<2x1536xf32>) {
+    %0 = graph.matmul %a, %b : (tensor<2x1024xf32>, tensor<1024x1536xf32>) -> tensor<2x1536xf32>
+    fused.yield %0 : tensor<2x1536xf32>
+  }
+  %r = fused.kernel(%a = %z : tensor<4x256xf32>, %b = %s : tensor<256x400xf32>) -> (tensor<4x400xf32>) {
+    %0 = graph.matmul %a, %b : (tensor<4x256xf32>, tensor<256x400xf32>) -> tensor<4x400xf32>
+    fused.yield %0 : tensor<4x400xf32>
+  }
+  func.return %p, %q, %r : tensor<4x1536xf32>, tensor<2x1536xf32>, tensor<4x400xf32>
 }

@@ -107,6 +107,17 @@ def test_every_depth_ends_in_a_stretch_of_its_own(depth: int) -> None:
     check(17, depth, 50)
 
 
+@needs_compiler
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 9])
+def test_few_rows_read_narrow_panels_of_what_memory_holds(rows: int) -> None:
+    """The last of them end within a panel."""
+    text = text_of(rows, 771, 411).replace("FROZEN", "{graph.frozen}")
+    x, w, r = arguments_of(rows, 771, 411)
+    program = fuse_opt.compile(text, pipeline=NARROW)
+    assert f"_packed: tensor<{'13x771x32' if rows == 2 else '26x771x16'}xf32>" in str(program.module)
+    assert_close(program(x, w, r), exact(x, w, r))
+
+
 def rounding(found: Array, wanted: Array) -> float:
     """The root of the mean square of errors."""
     return float(np.sqrt(np.mean((found - wanted) ** 2)))
