@@ -153,6 +153,8 @@ def test_columns_that_are_copied_become_rows(extents: Extents) -> None:
         ((1024, 1024, 1024), "avx2", False),
         ((1024, 1024, 1024), "cpu", True),
         ((591, 384, 1152), "avx2", True),
+        ((129, 3072, 768), "avx2", False),
+        ((128, 3072, 768), "avx2", True),
     ],
 )
 def test_a_library_runs_what_it_does_faster(extents: Extents, device: str, is_ours: bool) -> None:
