@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from draws import MULTIPLIER, sampled
+from traffic import watch
 
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 """NumPy's threads, which it makes when it is imported, do not wait for more by turns: the processors are busy with tests."""
@@ -47,6 +48,7 @@ LAYER = "cuda layer"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    watch()
     config.addinivalue_line("markers", "stand_in_driver: runs PyCUDA on a stand-in for the CUDA driver")
     config.addinivalue_line("markers", "optimised: compiles C with the flags that users get")
     config.addinivalue_line(
@@ -185,3 +187,11 @@ def _counts(report: Any) -> list[tuple[str, str, int, int]]:
     if getattr(report, "when", "") != "call":
         return []
     return [tuple(value) for name, value in report.user_properties if name == COUNTED]
+
+
+@pytest.fixture
+def wide_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs are for vectors of 512 bits, whatever this machine has: their C runs anywhere, in more instructions."""
+    from fuse_opt.tools.compiler import backend_switch
+
+    monkeypatch.setattr(backend_switch, "is_narrow_host", lambda: False)

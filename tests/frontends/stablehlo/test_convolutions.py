@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax")
 
-from jax_programs import floats, jax, lax  # noqa: E402
+from jax_programs import floats, jax, lax
 
-import fuse_opt  # noqa: E402
-from fuse_opt.frontends.stablehlo import StableHLOError, load  # noqa: E402
+import fuse_opt
+from fuse_opt.frontends.stablehlo import StableHLOError, load
 
 RNG = np.random.default_rng(0)
 

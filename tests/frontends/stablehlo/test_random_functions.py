@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax")
 
-from draws import draws  # noqa: E402
-from jax_functions import Program, jax  # noqa: E402
-from jax_fuzz import calls_fault, check_cases, fault, random_function, reduced  # noqa: E402
+from draws import draws
+from jax_functions import Program, jax
+from jax_fuzz import calls_fault, check_cases, fault, random_function, reduced
 
 
 @pytest.fixture(autouse=True)

@@ -57,6 +57,7 @@ def test_rows_of_the_result_are_asked_for(rows: int, depth: int, other: str, ask
     assert ("fo_request_f32(d, " in source) == asks
 
 
+@pytest.mark.usefixtures("wide_host")
 @pytest.mark.parametrize(("op", "by_tiles"), [("relu", True), ("gelu", False)])
 def test_more_than_a_little_work_follows_a_panel(op: str, by_tiles: bool) -> None:
     x, w, r = "tensor<591x384xf32>", "tensor<384x1152xf32>", "tensor<591x1152xf32>"

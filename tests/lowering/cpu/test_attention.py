@@ -70,6 +70,7 @@ def test_lengths(queries: int, keys: int) -> None:
 
 
 @needs_compiler
+@pytest.mark.usefixtures("wide_host")
 @pytest.mark.parametrize(("keys", "width"), [(197, 64), (70, 128)])
 def test_a_last_panel_of_few_keys_has_narrower_tiles(keys: int, width: int) -> None:
     source = check(program_text((2, 30, 64), (2, keys, 64), width)).source

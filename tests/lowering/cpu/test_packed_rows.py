@@ -61,6 +61,7 @@ def _all(results: Any) -> list[Array]:
 
 @needs_compiler
 @needs_guard_pages
+@pytest.mark.usefixtures("wide_host")
 @pytest.mark.parametrize("text", [IN_PLACE, OPERANDS, COUNTED], ids=["in place", "operands", "counted"])
 def test_short_rows_of_every_length(text: str) -> None:
     program, module = fuse_opt.compile(text), fuse_opt.load(text)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from ir_testing import apply, evaluate, parse
 from lowered_programs import as_list, needs_compiler
+from traffic import faults
 
 import fuse_opt
 from fuse_opt.lowering.c.headers.functions import helper_names, is_helper_target
 from fuse_opt.lowering.emit import build_program
-from fuse_opt.lowering.program import BufferRef, Launch, Program, Segment
+from fuse_opt.lowering.program import Segment
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 DEPTHWISE = (
@@ -53,32 +54,25 @@ LANES = (
 PROGRAMS = {"planes": DEPTHWISE, "streamed rows": FEW_ROWS, "lanes of channels": LANES}
 
 
-def launches_of(program: Program) -> Iterator[Launch]:
-    """In the order in which they run."""
-    for step in program.steps:
-        assert isinstance(step, Segment)
-        yield from (each for phase in step.phases for loop in phase for bundle in loop.bundles for each in bundle)
-
-
-def overlap(one: BufferRef, other: BufferRef) -> bool:
-    ends = one.offset + one.nbytes, other.offset + other.nbytes
-    return one.buffer == other.buffer and one.offset < ends[1] and other.offset < ends[0]
-
-
 @needs_compiler
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_a_launch_reads_was_written_by_one_before(name: str) -> None:
-    program = build_program(apply(parse(PROGRAMS[name]), list(DEFAULT_PIPELINE)))
-    written: list[BufferRef] = []
-    for launch in launches_of(program):
-        assert launch.loads is not None and launch.stores is not None
-        stored = [launch.buffers[place] for place in launch.stores]
-        for ref in (launch.buffers[place] for place in launch.loads):
-            is_given = program.buffers[ref.buffer].kind in ("argument", "constant")
-            assert is_given or any(overlap(ref, before) for before in (*written, *stored)), launch
-        written += stored
-    results = {number for number, buffer in enumerate(program.buffers) if buffer.kind == "result"}
-    assert results <= {ref.buffer for ref in written}
+    assert not list(faults(build_program(apply(parse(PROGRAMS[name]), list(DEFAULT_PIPELINE)))))
+
+
+@needs_compiler
+def test_a_launch_that_comes_too_early_is_found() -> None:
+    program = build_program(apply(parse(FEW_ROWS), list(DEFAULT_PIPELINE)))
+    (segment,) = program.steps
+    assert isinstance(segment, Segment)
+    ((loop,),) = segment.phases
+    (bundle,) = loop.bundles
+    early = replace(segment, phases=((replace(loop, bundles=(bundle[::-1],)),),))
+    assert any("nobody wrote" in fault for fault in faults(replace(program, steps=(early,))))
+    beside = replace(segment, phases=(tuple(replace(loop, bundles=((launch,),)) for launch in bundle),))
+    assert any("another loop of its phase" in fault for fault in faults(replace(program, steps=(beside,))))
+    none = replace(segment, phases=())
+    assert any("never written" in fault for fault in faults(replace(program, steps=(none,))))
 
 
 @needs_compiler
