@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import UnitAttr
@@ -107,10 +108,11 @@ class LaneJoins(LaneChoice):
         begin: SSAValue,
         count: SSAValue,
         lanes: SSAValue | None = None,
+        lowest: int = 0,
     ) -> None:
         scope = Fixed(outer, {})
         scope.indices[first] = begin
-        self._join_lanes(stage, scope, first, memories, count, lanes)
+        self._join_lanes(stage, scope, first, memories, count, lanes, lowest=lowest)
 
     def _join_lanes(
         self,
@@ -121,10 +123,12 @@ class LaneJoins(LaneChoice):
         count: SSAValue,
         lanes: SSAValue | None = None,
         turns: Accumulators = (),
+        lowest: int = 0,
     ) -> None:
         """
-        A parallel loop over neighbours from `first` on, each of which joins an accumulator of its own; of `lanes` those
-        whose bits are set. With `turns` vectors of accumulators take turns: each moves to the place of the one before.
+        A parallel loop over neighbours from `first` on, each of which joins an accumulator of its own, but for those before the
+        `lowest`; of `lanes` those whose bits are set. With `turns` vectors of accumulators take turns: each moves to the place
+        of the one before.
         """
         last, lane = stage.dims[-1], Dim("lane", first.extent)
         block = Block(arg_types=[INDEX])
@@ -143,7 +147,25 @@ class LaneJoins(LaneChoice):
                 memory = following
             block.add_op(memref.StoreOp.get(joined, memory, [block.args[0]]))
         self.store(stage.stores, scope)
-        self._end_lanes(block, outer, count)
+        self._end_lanes(block, outer, count, lowest)
+
+    def _join_short(
+        self, stage: Stage, outer: Scope, first: Dim, memories: Sequence[SSAValue], short: int, width: int
+    ) -> None:
+        """
+        The last elements of a row, fewer than a vector has: behind them where there is room for one, or the last ones of a
+        vector that overlaps the one before. A register of the machine that all or none of them are in needs no mask.
+        """
+        extent, constant = cast("int", stage.dims[-1].extent), self.root.index_constant
+        has_room = self._has_room(stage)
+        below, bits = (0, (1 << short) - 1) if has_room else (width - short, -1 << width - short)
+        begin = constant(extent - short - below)
+        step = min(self.memory.register_bits // (8 * NARROWEST), WIDTH) if width == WIDTH else width
+        for lower, upper in ((lower, lower + step) for lower in range(0, width, step)):
+            if lower < below + short and below < upper:
+                is_whole = below <= lower and upper <= below + short
+                lanes = None if is_whole else self._lanes_of(bits)
+                self._join_at(stage, outer, first, memories, begin, constant(upper), lanes, lower)
 
     def _lanes_of(self, bits: int) -> SSAValue:
         """Lanes as bits that compilers do not know."""
@@ -182,7 +204,8 @@ class LaneJoins(LaneChoice):
         block.add_op(memref.StoreOp.get(self.combine(scope, node, *halves), memory, [lane]))
         self._end_lanes(block, outer, lanes)
 
-    def _end_lanes(self, block: Block, outer: Scope, count: SSAValue | int) -> None:
+    def _end_lanes(self, block: Block, outer: Scope, count: SSAValue | int, lowest: int = 0) -> None:
         block.add_op(scf.ReduceOp())
         constant = self.root.index_constant
-        outer.block.add_op(self.parallel(block, constant(0), constant(count) if isinstance(count, int) else count))
+        upper = constant(count) if isinstance(count, int) else count
+        outer.block.add_op(self.parallel(block, constant(lowest), upper))

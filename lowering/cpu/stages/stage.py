@@ -157,16 +157,8 @@ class StageLoops(LaneJoins):
             short = last.extent % lanes % width
             if whole := last.extent % lanes - short:
                 self._join_at(stage, outer, first, memories[0], middle, constant(whole))
-            if short and self._has_room(stage):
-                begin = constant(last.extent - short)
-                self._join_at(
-                    stage, outer, first, memories[0], begin, constant(width), self._lanes_of((1 << short) - 1)
-                )
-            elif short:
-                begin = constant(last.extent - width)
-                self._join_at(
-                    stage, outer, first, memories[0], begin, constant(width), self._lanes_of(-1 << width - short)
-                )
+            if short:
+                self._join_short(stage, outer, first, memories[0], short, width)
         else:
             self._join_at(stage, outer, first, memories[0], middle, rest)
         return []

@@ -94,6 +94,10 @@ def _stores_much(loop: scf.ParallelOp) -> bool:
     return stores_outside(loop) and not is_short
 
 
+def _reads_own(loop: scf.ParallelOp) -> bool:
+    return any(isinstance(op, memref.LoadOp) and isinstance(op.memref.owner, memref.AllocaOp) for op in loop.body.block.ops)
+
+
 @dataclass(frozen=True, slots=True)
 class _Way:
     """What a loop becomes."""
@@ -109,7 +113,7 @@ def _way_of(
     """How a loop that vectors leave something over of is rewritten."""
     upper = left_over(op)
     if upper is not None and is_plain(op):
-        again = may_run_twice(op, upper, overlaid) and stores_outside(op)
+        again = may_run_twice(op, upper, overlaid) and stores_outside(op) and not _reads_own(op)
         return _Way(lambda blocks: _mask(op, upper, blocks, again))
     if upper is not None and may_run_twice(op, upper, overlaid):
         return _Way(lambda blocks: _overlap(op, upper, blocks, vector))
@@ -225,23 +229,28 @@ def _by_vectors(loop: scf.ParallelOp, bounds: Range, lanes: int, blocks: Masks) 
 
 
 def _mask(loop: scf.ParallelOp, upper: int, blocks: Masks, may_repeat: bool) -> None:
-    """Puts whole vectors and a masked one in the place of the loop, or where iterations may run twice one that overlaps them."""
+    """
+    Puts whole vectors and a masked one in the place of the loop, or where iterations may run twice one that overlaps them. Of
+    masked vectors of two registers one would do everything, or nothing: where registers are narrower, one of them is masked.
+    """
     lower = constant(loop.lowerBound[0])
     assert lower is not None
-    whole = lower + (upper - lower) // WIDTH * WIDTH
+    lanes = WIDTH if may_repeat else blocks.lanes
+    whole, room = (lower + (upper - lower) // width * width for width in (lanes, WIDTH))
     before = InsertPoint.before(loop)
     if whole > lower:
         Rewriter.insert_op(specialized(loop, {}, (loop.lowerBound[0], blocks.number(whole))), before)
-    tail = specialized(loop, {}, (blocks.number(0), blocks.number(WIDTH)))
-    Rewriter.insert_op(tail, before)
+    if whole < upper:
+        tail = specialized(loop, {}, (blocks.number(0), blocks.number(lanes)))
+        Rewriter.insert_op(tail, before)
+        block = tail.body.block
+        lane = block.args[0]
+        begin = blocks.place(whole, upper - whole) if may_repeat else blocks.number(whole) if whole else None
+        guard = Guard(block, _moved(lane, begin), room + WIDTH, blocks.zero)
+        guard.put(lambda again: _is_set(block, blocks.mask(upper - whole, again, may_repeat), blocks))
+        if not may_repeat:
+            store_by_parts(tail, blocks.number(upper - whole), blocks, blocks.helpers)
     Rewriter.erase_op(loop)
-    block = tail.body.block
-    lane = block.args[0]
-    begin = blocks.place(whole, upper - whole) if may_repeat else blocks.number(whole) if whole else None
-    guard = Guard(block, _moved(lane, begin), whole + WIDTH, blocks.zero)
-    guard.put(lambda again: _is_set(block, blocks.mask(upper - whole, again, may_repeat), blocks))
-    if not may_repeat:
-        store_by_parts(tail, blocks.number(upper - whole), blocks, blocks.helpers)
 
 
 def _overlap(loop: scf.ParallelOp, upper: int, blocks: Masks, vector: int) -> None:
