@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, evaluate, parse, random_arguments, text_of
 from lowered_programs import assert_close, needs_compiler, run
+from narrow_vectors import NARROW as FOR_NARROW
 
 import fuse_opt
 from fuse_opt.lowering.emit import build_program
@@ -18,6 +20,7 @@ from fuse_opt.lowering.loops.vector_widths import padded
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 PASSES = ["decompose", "fuse-elementwise", "fuse-row", "wrap-kernels", "schedule-kernels"]
 SOFTMAX = "  %y = graph.softmax %x {axis = 1} : (tensor<ROWxf32>) -> tensor<ROWxf32>\n"
@@ -67,6 +70,43 @@ def test_rows_are_those_of_the_reference(body: str, length: int, kind: str) -> N
     arguments = random_arguments(parse(text), length)
     expected = evaluate(parse(text), [a.copy() for a in arguments])
     assert_close(run(apply(parse(text), PASSES), arguments), expected)
+
+
+KEPT = """func.func @main(%x: R, %m: B, %r: R, %g: V, %b: V) -> (R, R, R) {
+  %0 = graph.where %m, %x, %r : (B, R, R) -> R
+  %1 = graph.add %0, %r : (R, R) -> R
+  %2 = graph.layer_norm %1, %g, %b {axis = 1 : i64, epsilon = 1.0e-05 : f64} : (R, V, V) -> R
+  %3 = graph.softmax %x {axis = 1 : i64} : (R) -> R
+  func.return %1, %2, %3 : R, R, R
+}"""
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("length", [5, 17, 20, 24, 31, 40, 59, 72, 75, 83, 120, 171, 237, 301])
+def test_rows_are_the_same_whatever_registers_they_end_in(length: int) -> None:
+    """Masks of registers of 256 bits leave out no lane, and add up in no other order, than those of 512."""
+    text = KEPT.replace("R", f"tensor<5x{length}xf32>").replace("B", f"tensor<5x{length}xi1>")
+    text, rng = text.replace("V", f"tensor<{length}xf32>"), np.random.default_rng(length)
+    x, r, g, b = (rng.standard_normal(n, np.float32) for n in ((5, length), (5, length), length, length))
+    given = [x, rng.random((5, length)) < 0.5, r, g, b]
+    found = []
+    for pipeline in (FOR_NARROW, DEFAULT_PIPELINE):
+        with guarded() as allocate:
+            inside = [allocate(array, at_end=True) for array in given]
+            found.append([each.copy() for each in fuse_opt.compile(text, pipeline=pipeline)(*inside)])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(found[0], evaluate(parse(text), given), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_registers_that_are_full_have_no_mask() -> None:
+    """Of 75 elements 72 are in registers of 256 bits, and 3 in one that is masked; of 72 all are."""
+    for length, lanes in ((75, 8), (72, None)):
+        source = fuse_opt.compile(program(SOFTMAX, length, "f32"), pipeline=FOR_NARROW).source
+        bodies = re.findall(r"for \(long (lane\w*) = \w+; \1 < (\d+); [^{]*\{((?:\n {6,}.*)*)", source)
+        assert {int(end) for lane, end, body in bodies if f">> ({lane} & 63)" in body} == ({lanes} - {None})
 
 
 @needs_compiler
