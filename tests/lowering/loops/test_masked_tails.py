@@ -6,6 +6,7 @@ import ctypes
 import platform
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,7 +91,7 @@ def test_rows_are_the_same_whatever_registers_they_end_in(length: int) -> None:
     text, rng = text.replace("V", f"tensor<{length}xf32>"), np.random.default_rng(length)
     x, r, g, b = (rng.standard_normal(n, np.float32) for n in ((5, length), (5, length), length, length))
     given = [x, rng.random((5, length)) < 0.5, r, g, b]
-    found = []
+    found: list[list[Any]] = []
     for pipeline in (FOR_NARROW, DEFAULT_PIPELINE):
         with guarded() as allocate:
             inside = [allocate(array, at_end=True) for array in given]
