@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import UnitAttr
@@ -156,7 +155,7 @@ class LaneJoins(LaneChoice):
         The last elements of a row, fewer than a vector has: behind them where there is room for one, or the last ones of a
         vector that overlaps the one before. A register of the machine that all or none of them are in needs no mask.
         """
-        extent, constant = cast("int", stage.dims[-1].extent), self.root.index_constant
+        extent, constant = stage.dims[-1].extent, self.root.index_constant
         has_room = self._has_room(stage)
         below, bits = (0, (1 << short) - 1) if has_room else (width - short, -1 << width - short)
         begin = constant(extent - short - below)
