@@ -37,7 +37,9 @@ LEFT_UNDONE = (
     "-fira-region=one"
 )
 """What gcc spends a third of its time on at -O1, and without which it makes vectors of the same loops."""
-QUICK_FLAGS = f"-O1 {LEFT_UNDONE}" if IS_GCC else "-O1"
+UNREAD = "-nolibc"
+"""A linker reads the tables of libc, a seventh of what it costs to compile a program of nothing; Python has loaded libc."""
+QUICK_FLAGS = f"-O1 {LEFT_UNDONE} {UNREAD}" if IS_GCC else "-O1"
 """Of tests that are about values. Loops of `omp simd` become vectors, as they do for users."""
 KERNELS = ("tests/lowering/cpu/", "tests/lowering/loops/")
 """Where files are about generated loops, of one kind each."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,30 +19,65 @@ from fuse_opt.lowering.emit.c import build_program
 
 Array = np.ndarray[Any, Any]
 ROWS, DEPTH, STEP = 7, 21, 48
-_CALLS = """
-void multiply(const {c} *a, const {c} *b, {c} *sums, {c} *copy, {c} *again) {{
+C_TYPES: dict[str, tuple[str, Any]] = {"f32": ("float", np.float32), "f64": ("double", np.float64)}
+LEFT = [(element, columns) for columns in (43, 36, 34, 22) for element in C_TYPES]
+SHARED = [
+    (element, columns, add, rows)
+    for element, columns in (("f32", 17), ("f32", 100), ("f32", 67), ("f64", 9), ("f64", 34))
+    for add in (0, 1)
+    for rows in (2, 3, 4, 5)
+]
+MACHINES = ("-march=native", "-mavx2", "")
+_LEFT = """
+void left_{element}_{columns}(const {c} *a, const {c} *b, {c} *sums, {c} *copy, {c} *again) {{
   {name}rc({depth}, a, 0, {depth}, b, 0, {columns}, sums, 0, {columns}, 1, copy, 0, {step});
   {name}n2x3({depth}, a, 0, {depth}, copy, 0, {step}, again, 0, {columns}, 1, b, 0, {columns}, 9);
 }}
 """
+_SHARED = """
+void shared_{element}_{columns}_{add}_{rows}(const {c} *a, const {c} *b, {c} *sums) {{
+  {name}({depth}, a, 0, {depth}, b, 0, {columns}, sums, 0, {columns} + 3, {add});
+}}
+"""
+Products = Callable[[str], ctypes.CDLL]
+
+
+@pytest.fixture(scope="module")
+def products(tmp_path_factory: pytest.TempPathFactory) -> Products:
+    """By what it may use of the machine: the functions of all cases, as one text: a compiler takes long to begin."""
+
+    @functools.cache
+    def build(machine: str) -> ctypes.CDLL:
+        texts: list[str] = []
+        helpers: list[str] = []
+        for element, columns in LEFT:
+            name = f"fo_tile_{element}_{ROWS}x{columns}"
+            facts = {"c": C_TYPES[element][0], "name": name, "depth": DEPTH, "columns": columns, "step": STEP}
+            texts.append(_LEFT.format(element=element, **facts))
+            helpers += [f"{name}rc", f"{name}n2x3"]
+        for element, columns, add, rows in SHARED if machine == MACHINES[0] else []:
+            name = f"fo_tile_{element}_{rows}x{columns}"
+            facts = {"c": C_TYPES[element][0], "name": name, "depth": DEPTH, "columns": columns}
+            texts.append(_SHARED.format(element=element, add=add, rows=rows, **facts))
+            helpers.append(name)
+        return build_helpers(helpers, "".join(texts), "cc", machine, tmp_path_factory.mktemp("tiles"))
+
+    return build
 
 
 @needs_compiler
-@pytest.mark.parametrize("machine", ["-march=native", "-mavx2", ""])
-@pytest.mark.parametrize(("element", "c"), [("f32", "float"), ("f64", "double")])
-@pytest.mark.parametrize("columns", [43, 36, 34, 22])
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(("element", "columns"), LEFT)
 def test_a_tile_leaves_what_it_reads_to_those_after_it(
-    element: str, c: str, machine: str, columns: int, tmp_path: Path
+    element: str, columns: int, machine: str, products: Products
 ) -> None:
-    name = f"fo_tile_{element}_{ROWS}x{columns}"
-    text = _CALLS.format(c=c, name=name, depth=DEPTH, columns=columns, step=STEP)
-    library = build_helpers([f"{name}rc", f"{name}n2x3"], text, "cc", machine, tmp_path)
-    rng, dtype = np.random.default_rng(3), np.float32 if element == "f32" else np.float64
+    rng, dtype = np.random.default_rng(3), C_TYPES[element][1]
     a, b, before = (
         rng.integers(-9, 9, shape).astype(dtype) for shape in ((ROWS, DEPTH), (DEPTH, columns), (ROWS, columns))
     )
     sums, again, copy = before.copy(), before.copy(), np.full((DEPTH + 1, STEP), 7.5, dtype)
-    library.multiply(*(ctypes.c_void_p(each.ctypes.data) for each in (a, b, sums, copy, again)))
+    multiply = products(machine)[f"left_{element}_{columns}"]
+    multiply(*(ctypes.c_void_p(each.ctypes.data) for each in (a, b, sums, copy, again)))
     np.testing.assert_array_equal(sums, before + a @ b)
     np.testing.assert_array_equal(again, sums)
     np.testing.assert_array_equal(copy[:DEPTH, :columns], b)
@@ -58,25 +94,20 @@ def test_the_last_vector_has_half_or_a_quarter_of_the_lanes_where_they_do(column
 
 
 @needs_compiler
-@pytest.mark.parametrize("rows", [2, 3, 4, 5])
-@pytest.mark.parametrize("add", [0, 1])
-@pytest.mark.parametrize(("element", "columns"), [("f32", 17), ("f32", 100), ("f32", 67), ("f64", 9), ("f64", 34)])
+@pytest.mark.parametrize(("element", "columns", "add", "rows"), SHARED)
 def test_rows_share_vectors_of_their_last_columns(
-    rows: int, add: int, element: str, columns: int, tmp_path: Path
+    element: str, columns: int, add: int, rows: int, products: Products
 ) -> None:
     """Neither what is behind rows of the result changes, nor that of a row which no other one shares vectors with."""
-    c, dtype = ("float", np.float32) if element == "f32" else ("double", np.float64)
-    name, step = f"fo_tile_{element}_{rows}x{columns}", columns + 3
-    call = f"{name}({DEPTH}, a, 0, {DEPTH}, b, 0, {columns}, sums, 0, {step}, {add});"
-    text = f"void multiply(const {c} *a, const {c} *b, {c} *sums) {{ {call} }}"
-    library = build_helpers([name], text, "cc", "-march=native", tmp_path)
+    step, dtype = columns + 3, C_TYPES[element][1]
     rng = np.random.default_rng(rows)
     a, b, before = (
         rng.integers(-9, 9, shape).astype(dtype) for shape in ((rows, DEPTH), (DEPTH, columns), (rows + 1, step))
     )
     sums, wanted = before.copy(), before.copy()
     wanted[:rows, :columns] = before[:rows, :columns] * add + a @ b
-    library.multiply(*(ctypes.c_void_p(each.ctypes.data) for each in (a, b, sums)))
+    multiply = products(MACHINES[0])[f"shared_{element}_{columns}_{add}_{rows}"]
+    multiply(*(ctypes.c_void_p(each.ctypes.data) for each in (a, b, sums)))
     np.testing.assert_array_equal(sums, wanted)
 
 
