@@ -47,6 +47,8 @@ PROGRAMS = {
 }
 
 
+TOGETHER = "\n".join(text.replace("@f(", f"@f{number}(") for number, text in enumerate(PROGRAMS.values()))
+"""As one module: a compiler takes longer to begin than for the kernels of most."""
 _PLACES = re.compile(r"fo_(load|store)_once\((?:&|\((?:const )?fo_vector<[^>]*> \*\)\()(\w+)")
 
 
@@ -93,12 +95,19 @@ def test_only_arguments_are_told(text: str) -> None:
     assert calls.count("_once(") == len(_PLACES.findall(calls))
 
 
+@pytest.fixture(scope="module")
+def both() -> tuple[CudaOnCpu, CudaOnCpu]:
+    """All programs without the entry, and with it."""
+    plain, told_once = (CudaOnCpu(converted(TOGETHER, cache)) for cache in (None, "once"))
+    return plain, told_once
+
+
 @needs_cxx
-@pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS.keys())
-def test_results_are_the_same(text: str) -> None:
-    arguments = random_arguments(parse(text), 3)
-    plain, told_once = (CudaOnCpu(converted(text, cache)) for cache in (None, "once"))
-    assert_same_bits(told_once.run("f", arguments), plain.run("f", arguments))
+@pytest.mark.parametrize("number", range(len(PROGRAMS)), ids=PROGRAMS.keys())
+def test_results_are_the_same(number: int, both: tuple[CudaOnCpu, CudaOnCpu]) -> None:
+    plain, told_once = both
+    arguments = random_arguments(parse([*PROGRAMS.values()][number]), 3)
+    assert_same_bits(told_once.run(f"f{number}", arguments), plain.run(f"f{number}", arguments))
 
 
 @needs_nvcc
@@ -108,5 +117,4 @@ def test_nvcc_takes_it(arch: str) -> None:
     assert compiler is not None
     if int(arch.removeprefix("sm_")) not in compiler.architectures:
         pytest.skip(f"the compiler does not know {arch}")
-    together = "\n".join(text.replace("@f(", f"@f{number}(") for number, text in enumerate(PROGRAMS.values()))
-    compile_cuda(compiler, kernels_text(converted(together, "once")), arch, DiskCache())
+    compile_cuda(compiler, kernels_text(converted(TOGETHER, "once")), arch, DiskCache())
