@@ -29,7 +29,6 @@ from laws import (
     OPTIMIZATIONS,
     Subject,
     compiled_fault,
-    fresh,
     grouping_fault,
     parses_to_itself,
     pass_fault,
@@ -85,13 +84,13 @@ def test_pass_keeps_the_laws(name: str) -> None:
 def test_conversion_succeeds_or_says_where_it_cannot(name: str, state: str) -> None:
     for seed in PER_PASS[::3]:
         text = program(seed).text
-        text = text_of(apply(fresh(text), state)) if state else text
+        text = text_of(apply(parse(text), state)) if state else text
         assert convert(text, name) == convert(text, name), f"not deterministic (seed {seed}, {name} after '{state}')"
 
 
 def convert(text: str, name: str) -> str:
     """The converted text, which parses to itself, or the located refusal."""
-    module = fresh(text)
+    module = parse(text)
     try:
         apply(module, name)
     except PassFailedException as error:
@@ -159,9 +158,9 @@ def test_unknown_extents_break_no_pass(name: str) -> None:
         if (text := unknown_extents(seed)) is None:
             continue
         tried += 1
-        once = text_of(apply(fresh(text), name))
+        once = text_of(apply(parse(text), name))
         assert parses_to_itself(once), f"the text does not parse to itself (seed {seed}, {name})"
-        assert text_of(apply(fresh(once), name)) == once, f"not idempotent (seed {seed}, {name})"
+        assert text_of(apply(parse(once), name)) == once, f"not idempotent (seed {seed}, {name})"
     assert tried > len(PER_PASS) // 4
 
 

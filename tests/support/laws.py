@@ -95,7 +95,7 @@ def pass_fault(
     The law that a sequence breaks: every pass succeeds, verifies and is idempotent; at the end the values are the `same`,
     the text parses to itself (from the `generic` form, too, where asked), and another run prints the same.
     """
-    module = fresh(subject.text)
+    module = parse(subject.text)
     work = Work() if work is None else work
     for number, pass_ in enumerate(make_passes(passes)):
         known = set(kernels(module))
@@ -109,7 +109,7 @@ def pass_fault(
         if _state(module) != before and _changes_its_text(subject.text, passes, number):
             return f"'{pass_.name}' is not idempotent"
     text = text_of(module)
-    if text_of(_run(fresh(subject.text), make_passes(passes))) != text:
+    if text_of(_run(parse(subject.text), make_passes(passes))) != text:
         return "not deterministic"
     if not parses_to_itself(text):
         return "the text does not parse to itself"
@@ -124,16 +124,6 @@ def pass_fault(
     return ""
 
 
-@lru_cache(128)
-def _parsed(text: str) -> ModuleOp:
-    return parse(text)
-
-
-def fresh(text: str) -> ModuleOp:
-    """The module of a text, to be changed: most of what these checks cost is reading the same texts again and again."""
-    return _parsed(text).clone()
-
-
 @lru_cache(4096)
 def parses_to_itself(text: str) -> bool:
     return text_of(parse(text)) == text
@@ -142,7 +132,7 @@ def parses_to_itself(text: str) -> bool:
 @lru_cache(4096)
 def generic_parses_to_itself(text: str) -> bool:
     """Whether the module's generic form is read as the same module."""
-    return text_of(parse(text_of(fresh(text), generic=True))) == text
+    return text_of(parse(text_of(parse(text), generic=True))) == text
 
 
 def _applied(module: ModuleOp, pass_: ModulePass) -> str:
@@ -175,7 +165,7 @@ def _state(module: ModuleOp) -> Sequence[object]:
 def _changes_its_text(text: str, passes: Sequence[str], number: int) -> bool:
     """Whether the pass of this number prints another text in a second run; it may put equal ops in the place of ops."""
     chosen = make_passes(passes)
-    module = _run(fresh(text), chosen[: number + 1])
+    module = _run(parse(text), chosen[: number + 1])
     once = text_of(module)
     return text_of(_run(module, [chosen[number]])) != once
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from draws import FIRST
-from ir_testing import apply, kernels, text_of
-from laws import OPTIMIZATIONS, Subject, fresh, pass_fault
+from ir_testing import apply, kernels, parse, text_of
+from laws import OPTIMIZATIONS, Subject, pass_fault
 from program_generator import dense_program, random_program
 
 from fuse_opt.dialects.analysis.storage import functions_of
@@ -34,7 +34,7 @@ def here() -> Generator[None]:
 def lines(text: str, passes: Sequence[str], rng: random.Random) -> Iterator[str]:
     """A random schedule for each kernel that a program has after passes: of any kind, with any entries that this may have."""
     kinds = sorted({kind for knob in KNOBS for kind in knob.kinds if knob.tries})
-    for function in functions_of(apply(fresh(text), [*passes, "schedule-kernels"])):
+    for function in functions_of(apply(parse(text), [*passes, "schedule-kernels"])):
         keys = KernelKeys(function)
         for kernel in function.body.block.ops:
             if isinstance(kernel, KernelOp) and is_tunable(own := kernel.schedule_kind()):
@@ -64,6 +64,6 @@ def test_what_is_drawn_is_applied(tmp_path: Path) -> None:
         text = text_of(apply(dense_program(seed), BEFORE))
         (file := tmp_path / f"{seed}.jsonl").write_text("\n".join(lines(text, [], random.Random(seed))) + "\n")
         for found, option in ((plain, ""), (applied, f'{{tuned="{file}"}}')):
-            found += [kernel.schedule for kernel in kernels(apply(fresh(text), f"schedule-kernels{option}"))]
+            found += [kernel.schedule for kernel in kernels(apply(parse(text), f"schedule-kernels{option}"))]
     changed = sum(one != other for one, other in zip(plain, applied, strict=True))
     assert len(plain) > 6 and changed > len(plain) // 3, f"{changed} of {len(plain)}"
