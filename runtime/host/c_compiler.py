@@ -24,6 +24,9 @@ from fuse_opt.runtime.host.processors import usable_processors
 _OPTIMISATION = "-O3"
 _MACHINE_CHOICES = (("-march=native",), ("-mcpu=native",), ())
 _WIDE_VECTORS = ("-mprefer-vector-width=512",)
+# Masks of gathers are vectors where there is no AVX-512. gcc 12 writes the place of a gather over its mask, where all lanes
+# have one place that it knows and has in a general register: such numbers are to come from memory, which takes as long.
+_GATHER_MASKS = ("-mtune-ctrl=^inter_unit_moves_to_vec",)
 # The meaning of generated C rests on these: integers wrap, buffers of different types may share memory. Traps and errno
 # are not observable in it, so the compiler may if-convert and vectorise.
 _MEANING = ("-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
@@ -279,10 +282,10 @@ def _unless_unusable() -> Generator[None]:
 
 
 def _flag_choices() -> Iterator[tuple[str, ...]]:
-    """Sets of flags, the wanted one first; `described` refuses wide vectors where the machine has none."""
+    """Sets of flags, the wanted one first; `described` refuses those that are for other machines."""
     for optional in (kept for count in range(len(_OPTIONAL), -1, -1) for kept in combinations(_OPTIONAL, count)):
         for machine in _MACHINE_CHOICES:
-            for width in (_WIDE_VECTORS, ()) if machine else ((),):
+            for width in (_WIDE_VECTORS, _GATHER_MASKS, ()) if machine else ((),):
                 yield (_OPTIMISATION, *machine, *width, *_MEANING, *optional, *_SHARED)
 
 
@@ -297,6 +300,8 @@ def described(path: str, flags: tuple[str, ...]) -> CCompiler:
     version = macros.get("__VERSION__", "unknown").strip('"')
     if "__AVX512F__" not in macros and set(_WIDE_VECTORS) <= set(flags):
         raise CompileError("this machine has no vectors of 512 bits")
+    if set(_GATHER_MASKS) <= set(flags) and ("__AVX2__" not in macros or "__AVX512VL__" in macros):
+        raise CompileError("this machine has no gathers whose masks are vectors")
     target = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     return CCompiler(path, f"{family} {version}", flags, target)
 

@@ -187,3 +187,12 @@ def test_gcc_is_asked_not_to_guess_what_functions_touch(compiler: CCompiler) -> 
     if not compiler.version.startswith("gcc"):
         pytest.skip("a flag of gcc")
     assert "-fno-ipa-modref" in compiler.flags
+
+
+def test_numbers_come_from_memory_where_masks_of_gathers_are_vectors(compiler: CCompiler) -> None:
+    macros = subprocess.run(
+        [compiler.path, "-march=native", "-dM", "-E", "-x", "c", "-"], input="", capture_output=True, text=True
+    ).stdout
+    has_vectors = "__AVX2__" in macros and "__AVX512VL__" not in macros
+    expected = compiler.version.startswith("gcc") and has_vectors
+    assert ("-mtune-ctrl=^inter_unit_moves_to_vec" in compiler.flags) == expected
