@@ -1,15 +1,21 @@
-"""ONNX operators that sample at computed places: Resize, Upsample, AffineGrid, as products with constant matrices."""
+"""
+ONNX operators that sample: Resize, Upsample, AffineGrid at places that are known, as products with constant matrices, and
+GridSample at those that data has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import F32
+from fuse_opt.dialects.types.dtypes import F32, F64, I64, DType
 from fuse_opt.frontends.builder import Array, Emitter, Value, extents, rank
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
 
@@ -190,3 +196,95 @@ def affine_grid(n: Node, g: Emitter) -> Results:
     places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(spatial)], -1)
     grid = g.cast(n.constant(places.reshape(-1, len(spatial) + 1).astype(np.float32)), dtype(theta))
     return g.reshape(g.matmul(grid, theta, transpose_rhs=True), shape=[batch, *spatial, len(spatial)])
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How GridSample reads one axis, at places that data has."""
+
+    g: Emitter
+    size: int
+    padding: str
+    corners: bool
+
+    @property
+    def _span(self) -> tuple[float, float]:
+        return (0.0, self.size - 1.0) if self.corners else (-0.5, self.size - 0.5)
+
+    def position(self, place: Value) -> Value:
+        """Of -1 to 1 in elements."""
+        g, factor = self.g, self.size - 1 if self.corners else self.size
+        scaled = g.multiply(g.add(place, g.like(1.0, place)), g.like(factor / 2, place))
+        return scaled if self.corners else g.subtract(scaled, g.like(0.5, scaled))
+
+    def folded(self, place: Value) -> Value:
+        """A place outside as that inside which stands for it; with zeros around, as it is."""
+        g, (low, high) = self.g, self._span
+        if self.padding == "border":
+            return self.clipped(place)
+        if self.padding != "reflection":
+            return place
+        if low == high:
+            return g.multiply(place, g.like(0.0, place))
+        turn = g.like(2 * (high - low), place)
+        along = g.remainder(g.abs(g.subtract(place, g.like(low, place))), turn)
+        return g.add(g.minimum(along, g.subtract(turn, along)), g.like(low, place))
+
+    def clipped(self, place: Value) -> Value:
+        return self.g.clip(place, self.g.like(0.0, place), self.g.like(self.size - 1.0, place))
+
+    def taps(self, place: Value, mode: str) -> list[tuple[Value, Value | None]]:
+        """The elements that a value is made of, and their weights."""
+        g = self.g
+        if mode == "nearest":
+            return [(self.folded(g.round(place)), None)]
+        place = place if mode == "cubic" else self.folded(place)
+        lower = g.floor(place)
+        ratio = g.subtract(place, lower)
+        if mode == "linear":
+            return [(lower, g.subtract(g.like(1.0, ratio), ratio)), (g.add(lower, g.like(1.0, lower)), ratio)]
+        return [(g.add(lower, g.like(float(k), lower)), self._cubic(ratio, k)) for k in range(-1, 3)]
+
+    def _cubic(self, ratio: Value, tap: int) -> Value:
+        """The polynomial of Resize's cubic weights for a = -0.75, at the tap's distance."""
+        g, a = self.g, -0.75
+        away = g.abs(g.subtract(ratio, g.like(float(tap), ratio)))
+        near, far = (a + 2, -(a + 3), 0.0, 1.0), (a, -5 * a, 8 * a, -4 * a)
+        found = g.like((near if tap in (0, 1) else far)[0], ratio)
+        for coefficient in (near if tap in (0, 1) else far)[1:]:
+            found = g.add(g.multiply(found, away), g.like(coefficient, ratio))
+        return found
+
+
+@handler("GridSample")
+def grid_sample(n: Node, g: Emitter) -> Results:
+    x, grid = n.operand(0), n.operand(1)
+    (batch, channels, *spatial), places = extents(x), extents(grid)[1:-1]
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(n.text("mode", "linear"), n.text("mode", "linear"))
+    count, padding = math.prod(places), n.text("padding_mode", "zeros")
+    wide = F64 if dtype(x) is F64 else F32
+    flat, axes = g.reshape(x, shape=[batch, channels, math.prod(spatial)]), list[Any]()
+    for axis, size in enumerate(spatial):
+        at = len(spatial) - 1 - axis  # the last axis comes first
+        place = g.slice(grid, starts=[0] * (rank(grid) - 1) + [at], stops=[*extents(grid)[:-1], at + 1])
+        place = g.cast(g.reshape(place, shape=[batch, 1, count]), wide)
+        line = Grid(g, size, padding, n.flag("align_corners"))
+        axes.append([(line, *tap) for tap in line.taps(line.position(place), mode)])
+    parts = [_gathered(g, flat, taps, wide) for taps in product(*axes)]
+    return g.reshape(g.cast(reduce(g.add, parts), dtype(x)), shape=[batch, channels, *places])
+
+
+def _gathered(g: Emitter, flat: Value, taps: Sequence[tuple[Grid, Value, Value | None]], wide: DType) -> Value:
+    """The elements [batch, channels, places] at one tap of each axis, times their weights."""
+    index, inside, weights = g.number(0, I64, []), list[Value](), list[Value]()
+    for line, place, weight in taps:
+        place, before = line.clipped(line.folded(place)), place
+        if line.padding == "zeros":
+            inside.append(g.equal(place, before))
+        index = g.add(g.multiply(index, g.like(line.size, index)), g.cast(place, I64))
+        weights += [] if weight is None else [weight]
+    shape = [*extents(flat)[:2], extents(index)[-1]]
+    value = g.take_along_axis(flat, g.broadcast_to(index, shape=shape), axis=2)
+    if inside:
+        value = g.where(reduce(g.logical_and, inside), value, g.like(0, value))
+    return g.multiply(g.cast(value, wide), reduce(g.multiply, weights)) if weights else value
