@@ -166,17 +166,21 @@ class Builder:
         self.plain: set[str] = set()
         """Inputs whose values decide shapes, or are positions."""
         self.count = 0
+        self.large = self.chance(0.2)
+        """Whether there is work for several vectors, and threads."""
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
 
     def extent(self) -> int:
+        if self.large and self.chance(0.6):
+            return self.rng.choice((17, 24, 31, 33, 48, 64, 100))
         return self.rng.choice((1, 2, 3, 3, 4, 5, 7, 8, 9, 16, 17, 0 if self.chance(0.15) else 6))
 
     def shape(self, least: int = 0, most: int = 5) -> tuple[int, ...]:
         rank = self.rng.choice([r for r in (0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5) if least <= r <= most])
         found = tuple(self.extent() for _ in range(rank))
-        return found if np.prod(found) <= 4096 else tuple(min(n, 5) for n in found)
+        return found if np.prod(found) <= (40_000 if self.large else 4096) else tuple(min(n, 5) for n in found)
 
     def array(self, shape: Sequence[int], dtype: str, low: float = -2, high: float = 2) -> Array:
         """Multiples of an eighth, which sums and products of a few keep exact."""

@@ -21,7 +21,7 @@ def images(b: Builder, channels: int, count: int, dtype: str) -> Tensor:
     ]
     if found and b.chance(0.6):
         return b.rng.choice(found)
-    least = {1: 5, 2: 4, 3: 3}[count]
+    least = {1: 50, 2: 14, 3: 6}[count] if b.large else {1: 5, 2: 4, 3: 3}[count]
     return b.fresh((b.rng.choice((1, 2, 3)), channels, *(b.rng.randint(least, least + 6) for _ in range(count))), dtype)
 
 
@@ -47,6 +47,8 @@ def window(b: Builder, kernel: list[int], pool: bool = False) -> dict[str, Any]:
 def convolutions(b: Builder) -> None:
     count, groups = b.rng.choice((1, 2, 2, 2, 3)), b.rng.choice((1, 1, 1, 2, 4))
     inner, outer = groups * b.rng.choice((1, 1, 2, 3, 4, 8)), groups * b.rng.choice((1, 2, 3, 5, 8, 16))
+    if b.large and count < 3:
+        inner, outer = inner * b.rng.choice((1, 2, 4)), outer * b.rng.choice((1, 2, 4))
     kernel = [b.rng.choice((1, 2, 3, 3, 5)) for _ in range(count)]
     dtype = b.rng.choice(FLOATS)
     x = images(b, inner, count, dtype)
