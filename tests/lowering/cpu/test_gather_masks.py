@@ -12,7 +12,8 @@ import fuse_opt
 _TEXT = """
 func.func @main(%x: tensor<1x3x5x5xf32>, %b: tensor<1x3x1x7xf32>) -> tensor<1x3x2x7xf32> {
   %p = graph.avg_pool %x {count_include_pad = false, kernel_shape = array<i64: 2, 4>, ceil_mode = false,
-    strides = array<i64: 3, 1>, dilations = array<i64: 1, 1>, pads = array<i64: 1, 3, 0, 2>} : (tensor<1x3x5x5xf32>) -> tensor<1x3x2x7xf32>
+    strides = array<i64: 3, 1>, dilations = array<i64: 1, 1>, pads = array<i64: 1, 3, 0, 2>}
+    : (tensor<1x3x5x5xf32>) -> tensor<1x3x2x7xf32>
   %y = graph.subtract %b, %p : (tensor<1x3x1x7xf32>, tensor<1x3x2x7xf32>) -> tensor<1x3x2x7xf32>
   func.return %y : tensor<1x3x2x7xf32>
 }
