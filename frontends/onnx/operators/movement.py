@@ -84,16 +84,17 @@ def slice_(n: Node, g: Emitter) -> Results:
 def sliced(
     g: Emitter, x: Value, starts: Sequence[int], stops: Sequence[int], axes: Sequence[int], steps: Sequence[int]
 ) -> Value:
-    """A slice by Python's rules on some axes, the others whole."""
+    """A slice by Python's rules on some axes, the others whole; one to the front that begins before it has the first element."""
     shape = extents(x)
     all_starts, all_steps = [0] * rank(x), [1] * rank(x)
     all_stops = [_END if isinstance(extent, Size) else extent for extent in shape]
     for start, stop, axis, step in zip(starts, stops, axes, steps, strict=True):
         if any(isinstance(each, Size) for each in (start, stop, shape[axis])):
-            first, last = (_from_the_front(place, shape[axis]) for place in (start, stop))
-            all_starts[axis], all_stops[axis], all_steps[axis] = first, _END if last == shape[axis] else last, step
+            begin, last = (_from_the_front(place, shape[axis]) for place in (start, stop))
+            all_starts[axis], all_stops[axis], all_steps[axis] = begin, _END if last == shape[axis] else last, step
             continue
-        taken = range(*slice(start, stop, step).indices(shape[axis]))
+        first = max(start, -shape[axis]) if step < 0 else start
+        taken = range(*slice(first, stop, step).indices(shape[axis]))
         last = taken.stop if taken.stop >= 0 else -shape[axis] - 1
         found = (taken.start, last, taken.step) if taken else (0, 0, 1)
         all_starts[axis], all_stops[axis], all_steps[axis] = found

@@ -91,3 +91,13 @@ def test_weights_are_pooled_by_ours():
     np.testing.assert_allclose(found, y / (1 + 0.5 / 3 * total) ** 0.75, rtol=1e-5)
     (largest,) = one("g (float[2, 3, 6] x) => (float y) { y = GlobalMaxPool (x) }", {"x": x})(target="reference")
     np.testing.assert_array_equal(largest, x.max(2, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    "start, end, step, wanted", ((-9, -9, -1, [0]), (-9, -9, -2, [0]), (-3, -9, -1, [0]), (-9, 2, 1, [0, 1]))
+)
+def test_slices_begin_within_the_axis(start: int, end: int, step: int, wanted: list[int]):
+    """seeds 233, 20048: where steps are negative, a start before the axis is its first element, not none."""
+    weights = {"s": np.array([start]), "e": np.array([end]), "a": np.array([0]), "p": np.array([step])}
+    model = one("l (int64[3] x) => (int64 y) { y = Slice (x, s, e, a, p) }", weights)
+    assert model(np.arange(3), target="reference")[0].tolist() == wanted
