@@ -27,6 +27,11 @@ FO_FN long fo_earlier_place(long whole, long count) {
 #endif
 }
 
+/* fo_before_register_f32: how many elements lie before the first one that begins a register of 32 bytes, from to[at] on. */
+FO_FN long fo_before_register_f32(const float *to, long at) {
+  return (long)(-(fo_u64)(to + at) & 31) / 4;
+}
+
 /* fo_repeated_bits: the mask of its lanes: `bits`, which the compiler does not know any more, or all. */
 FO_FN long fo_repeated_bits(long bits) {
 #if defined(__AVX512F__) || defined(__ARM_FEATURE_SVE)

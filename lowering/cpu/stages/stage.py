@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import UnitAttr
@@ -33,6 +33,8 @@ class Beside:
 
     stage: Stage
     scope: Scope
+    before: SSAValue | None = field(default=None, kw_only=True)
+    """Elements in front of the first vector of the loop; a vector of its own begins with them."""
 
 
 class StageLoops(LaneJoins):
@@ -201,6 +203,8 @@ class StageLoops(LaneJoins):
     def join_beside(self, beside: Beside, block: Block, first: Dim, lanes: int) -> None:
         """So many neighbours of a stage in the block of another one's loop, which counts the first of them."""
         scope = Scope(beside.scope, block, {first: block.args[0]})
+        if beside.before is not None:
+            scope.indices[first] = scope.add(arith.AddiOp(block.args[0], beside.before))
         self._join_lanes(beside.stage, scope, first, [], self.root.index_constant(lanes))
 
     def rest_beside(self, beside: Beside, bounds: Range, lanes: int) -> None:
@@ -209,6 +213,9 @@ class StageLoops(LaneJoins):
         if not may_exceed(last.extent % lanes, 0):
             return
         begin, upper = bounds
+        if beside.before is not None:
+            ends = self.root.index_constant(0), self.root.index_constant(WIDTH)
+            self._reduce_innermost(beside.stage, beside.scope, {last: ends}, [])
         if self._overlaps(beside.stage, {}) and last.extent % lanes < WIDTH:
             begin = self.root.index_constant(last.extent - WIDTH)
         self._reduce_innermost(beside.stage, beside.scope, {last: (begin, upper)}, [])

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, evaluate, parse, text_of
 from lowered_programs import assert_close, needs_compiler
+from narrow_vectors import NARROW as FOR_NARROW
 
 import fuse_opt
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.lowering.kernel import loop_splitting
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.host.thread_pool import num_threads, set_num_threads
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 PASSES = ["decompose", "fuse-row", "wrap-kernels", "schedule-kernels"]
 
@@ -135,6 +138,37 @@ def test_other_types(kind: str) -> None:
     w = np.random.default_rng(2).normal(0, 4, (9, 300))
     got, expected = fuse_opt.compile(text, "cpu")(w), fuse_opt.compile(text, "reference")(w)
     np.testing.assert_allclose(got, expected, rtol={"f16": 2e-3, "bf16": 1.6e-2, "f64": 1e-13}[kind], atol=1e-7)
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.usefixtures("wide_host")
+@pytest.mark.parametrize(("op", "columns"), [("l2_normalize", 263), ("l2_normalize", 331), ("l2_normalize", 1425)])
+def test_vectors_that_begin_where_registers_do(op: str, columns: int) -> None:
+    """Wherever rows begin: nothing before or behind them is touched, and bits are those of vectors that begin with the row."""
+    text, x = of_rows(op, 9, columns), np.random.default_rng(columns).standard_normal((9, columns), np.float32)
+    program, other = (fuse_opt.compile(text, pipeline=each) for each in (FOR_NARROW, DEFAULT_PIPELINE))
+    assert "= fo_before_register_f32(" in program.source and "= fo_before_register_f32(" not in other.source
+    wanted = other(x)
+    for place in range(9):
+        memory = np.full(x.size + 32, 7.5, np.float32)
+        out = memory[16 + place : 16 + place + x.size].reshape(x.shape)
+        np.testing.assert_array_equal(program(x, out=out), wanted)
+        assert (memory[: 16 + place] == 7.5).all() and (memory[16 + place + x.size :] == 7.5).all()
+    for at_end in (False, True):
+        with guarded() as allocate:
+            out = allocate(np.empty_like(x), at_end=at_end)
+            program(allocate(x, at_end=at_end), out=out)
+            np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize(
+    ("op", "columns"), [("l2_normalize", 512), ("l2_normalize", 515), ("l2_normalize", 203), ("softmax", 985)]
+)
+def test_vectors_that_begin_with_the_row(op: str, columns: int) -> None:
+    """Rows of whole vectors, those that have no room to move them by, short ones, and those that are kept in the result."""
+    source = fuse_opt.compile(of_rows(op, 9, columns), pipeline=FOR_NARROW).source
+    assert "= fo_before_register_f32(" not in source
 
 
 @needs_compiler

@@ -84,6 +84,7 @@ KEPT = """func.func @main(%x: R, %m: B, %r: R, %g: V, %b: V) -> (R, R, R) {
 
 @needs_compiler
 @needs_guard_pages
+@pytest.mark.usefixtures("wide_host")
 @pytest.mark.parametrize("length", [5, 17, 20, 24, 31, 40, 59, 72, 75, 83, 120, 171, 237, 301])
 def test_rows_are_the_same_whatever_registers_they_end_in(length: int) -> None:
     """Masks of registers of 256 bits leave out no lane, and add up in no other order, than those of 512."""
