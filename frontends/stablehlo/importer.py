@@ -232,7 +232,7 @@ class _Importer:
 
     def _recorded(self, hlo: HloOp, g: Emitter) -> list[Value]:
         try:
-            results = HANDLERS[hlo.name](hlo, g)
+            results = _of_no_elements(hlo, g) or HANDLERS[hlo.name](hlo, g)
         except (StableHLOError, NeedsEqual):
             raise
         except SizeRefusal as error:
@@ -267,3 +267,13 @@ class _Importer:
         position = int(chosen) if hlo.name == "stablehlo.case" else 1 - int(chosen)
         region = hlo.op.regions[position if 0 <= position < count else count - 1]
         return self._block(region.block, [], values, depth + 1)
+
+
+def _of_no_elements(hlo: HloOp, g: Emitter) -> list[Value]:
+    """The results where all are known to be empty, such as those of windows that do not fit; else nothing."""
+    types = [result.type for result in hlo.op.results]
+    if not all(
+        isinstance(type_, TensorType) and 0 in type_.get_shape() and min(type_.get_shape()) >= 0 for type_ in types
+    ):
+        return []
+    return [g.number(0, hlo.dtype(number), hlo.shape(number)) for number in range(len(types))]

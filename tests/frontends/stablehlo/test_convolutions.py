@@ -60,3 +60,11 @@ def test_sums_of_wide_integers_are_refused():
     x, w = np.ones((1, 1, 5), np.int32), np.ones((1, 1, 2), np.int32)
     with pytest.raises(StableHLOError, match="'stablehlo.convolution': of integers, .* got 2 products of i32 and i32"):
         load(jax.jit(partial(lax.conv_general_dilated, window_strides=(1,), padding="VALID")).lower(x, w))
+
+
+def test_windows_that_do_not_fit_give_nothing():
+    def pooled(x: Any, w: Any) -> Any:
+        most = lax.reduce_window(x, -np.inf, lax.max, (1, 1, 6), (1, 1, 1), "VALID")
+        return most, lax.conv_general_dilated(x, w, (1,), "VALID"), most.sum(0)
+
+    check(pooled, floats(2, 3, 4), floats(5, 3, 7))
