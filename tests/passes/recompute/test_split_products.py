@@ -51,7 +51,8 @@ def test_budgets_split_products_where_nothing_fits_without(budget: int, split: b
     passes = within_budget(module, make_passes(None), budget, RUN)
     assert any(isinstance(each, SplitProductsPass) for each in passes) == split
     run_pipeline(module, passes, make_context())
-    np.testing.assert_allclose(evaluate(module, arguments)[0], values[0], rtol=1e-4, atol=1e-2)
+    near = 2e-6 * float(np.abs(values[0]).max())  # sums of terms of that size, in another order
+    np.testing.assert_allclose(evaluate(module, arguments)[0], values[0], rtol=1e-4, atol=near)
     assert fuse_opt.compile(program(), budget=budget).stats.arena_bytes <= budget
 
 
