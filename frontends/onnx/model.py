@@ -143,8 +143,12 @@ class OnnxModel:
         imported = self._for_all_extents() if target == "cpu" and _is_usual(given) else None
         if imported is None:
             return self._run(self.specialize(given), given, target, pipeline)
+        from fuse_opt.tools.compiler.api import InputError
+
         try:
             return self._run(imported, given, target, pipeline)
+        except InputError:  # what these extents do not allow is said by the node's name
+            return self._run(self.specialize(given), given, target, pipeline)
         except LimitError as limit:
             # ONNX cuts a slice at the end of its axis; what reads it may have no use for a shorter one
             try:

@@ -10,7 +10,7 @@ import pytest
 onnx: Any = pytest.importorskip("onnx")
 pytest.importorskip("onnx.reference")
 
-from fuse_opt.frontends.onnx.model import OnnxModel, load  # noqa: E402
+from fuse_opt.frontends.onnx.model import OnnxError, OnnxModel, load  # noqa: E402
 from fuse_opt.tools.compiler.specialization import SpecializedPrograms  # noqa: E402
 
 _TEXT = """
@@ -151,3 +151,13 @@ def test_convolutions_of_images_of_any_extents():
         load(onnx.parser.parse_model(_IMAGES)),
         [{"x": rng.standard_normal(shape, np.float32), **weights} for shape in images],
     )
+
+
+def test_windows_that_do_not_fit_are_refused_by_the_node():
+    """onnx_fuzz.py, seed 30161: the program for all extents was at a loss for these, and said so of itself."""
+    head = '<ir_version: 9, opset_import: ["" : 18]> p (float[1, 1, n] x) => (float[1, 1, m] y)'
+    model = load(onnx.parser.parse_model(head + "{ [pool] y = LpPool <kernel_shape = [5]> (x) }"))
+    with pytest.raises(OnnxError, match="operator LpPool, node 'pool': a window of 5 elements"):
+        model(np.ones((1, 1, 4), np.float32))
+    (found,) = model(np.ones((1, 1, 7), np.float32))
+    np.testing.assert_allclose(found, np.full((1, 1, 3), 5**0.5), rtol=1e-6)
