@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -41,7 +42,19 @@ LEFT_UNDONE = (
 """What gcc spends two fifths of its time on at -O1, and without which it makes vectors of the same loops."""
 UNREAD = "-nolibc"
 """A linker reads the tables of libc, a seventh of what it costs to compile a program of nothing; Python has loaded libc."""
-QUICK_FLAGS = f"-O1 {LEFT_UNDONE} {UNREAD}" if IS_GCC else "-O1"
+
+
+def _is_taken(flags: str) -> bool:
+    """Whether the compiler knows all of the flags: names of passes are those of some versions of gcc."""
+    command = [COMPILER, "-fopenmp-simd", *flags.split(), "-shared", "-fPIC", "-x", "c", "-", "-o", os.devnull]
+    try:
+        done = subprocess.run(command, input="int x;", text=True, capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0
+
+
+QUICK_FLAGS = next((f for f in (f"-O1 {LEFT_UNDONE} {UNREAD}",) if IS_GCC and _is_taken(f)), "-O1")
 """Of tests that are about values. Loops of `omp simd` become vectors, as they do for users."""
 KERNELS = ("tests/lowering/cpu/", "tests/lowering/loops/")
 """Where files are about generated loops, of one kind each."""

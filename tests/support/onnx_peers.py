@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 onnx: Any = import_module("onnx")
 reference: Any = import_module("onnx.reference")
 runtime: Any = import_module("onnxruntime")
+ml_dtypes: Any = import_module("ml_dtypes")
 helper: Any = onnx.helper
 runtime.set_default_logger_severity(4)
 
