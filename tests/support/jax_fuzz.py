@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import reduction
 from jax_functions import Array, Builder, Program, is_float, jax
 from jax_makers import MAKERS
 
@@ -92,17 +93,7 @@ def _tuple(results: Any) -> tuple[Array, ...]:
 
 def reduced(program: Program, text: str, target: str) -> tuple[Program, str]:
     """A smaller function with a fault of the same kind."""
-    kind, pending = text.split(":")[0] if text.startswith("exception") else "", list(program.smaller())[::-1]
-    while pending:
-        smaller = pending.pop()
-        try:
-            found = fault(smaller, target)
-        except Exception:  # a smaller one may be refused, or none at all
-            continue
-        if found is not None and found.startswith(kind) and found.startswith("exception") == bool(kind):
-            program, text = smaller, found
-            pending = list(program.smaller())[::-1]
-    return program, text
+    return reduction.reduced(program, text, lambda smaller: fault(smaller, target))
 
 
 @dataclass

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import reduction
 from onnx_makers import MAKERS as PLAIN
 from onnx_programs import Array, Builder, Program, is_float
 from onnx_window_makers import MAKERS as WINDOWS
@@ -99,17 +100,7 @@ def fault(program: Program, target: str) -> str | None:
 
 def reduced(program: Program, text: str, target: str) -> tuple[Program, str]:
     """A smaller graph with a fault of the same kind."""
-    kind, pending = text.split(":")[0] if text.startswith("exception") else "", list(program.smaller())[::-1]
-    while pending:
-        smaller = pending.pop()
-        try:
-            found = fault(smaller, target)
-        except Exception:  # a smaller one may be refused, or none at all
-            continue
-        if found is not None and found.startswith(kind) and found.startswith("exception") == bool(kind):
-            program, text = smaller, found
-            pending = list(program.smaller())[::-1]
-    return program, text
+    return reduction.reduced(program, text, lambda smaller: fault(smaller, target))
 
 
 def _is_disputed(program: Program, target: str) -> bool:

@@ -49,7 +49,9 @@ def faults(program: Program) -> Iterator[str]:
                 yield from _of_loop(program, loop, written, [other for other in phase if other is not loop])
             for loop in phase:
                 written.add(ref for launch in _launches(loop) for ref in _stored(launch))
-    results = {number for number, buffer in enumerate(program.buffers) if buffer.kind == "result" and _bytes(buffer)}
+    results = {
+        number for number, buffer in enumerate(program.buffers) if buffer.kind == "result" and 0 not in buffer.shape
+    }
     stored = {number for number in results if written.meets(BufferRef(number, 0, (1,), "i8"))}
     yield from (f"{program.buffers[number].name} is never written" for number in sorted(results - stored))
 
@@ -79,10 +81,6 @@ def _loaded(launch: Launch) -> list[BufferRef]:
 
 def _stored(launch: Launch) -> list[BufferRef]:
     return [launch.buffers[place] for place in launch.stores or ()]
-
-
-def _bytes(buffer: Any) -> bool:
-    return 0 not in buffer.shape
 
 
 def _is_known(program: Program) -> bool:
