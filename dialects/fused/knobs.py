@@ -216,9 +216,9 @@ REGISTER_BITS = Knob(
     Counts(256, 512, power=True),
     ("row", "column", "split", "conv"),
     False,
-    "bits of a register: of so many at most are the variables that are accumulators of rows whose length is a size, and the last "
-    "vectors of columns of which there are a size; for 256 no such rows of 8 elements or fewer share a vector, which add up in "
-    "another order",
+    "bits of a register: of so many at most are the variables that are accumulators of rows whose length is a size, the last "
+    "vectors of columns of which there are a size, and masks of what rows of known lengths end in; for 256 long rows are stored "
+    "where registers begin, and no rows of a size of 8 elements or fewer share a vector, which add up in another order",
     usual=512,
 )
 RIGHT_OPERAND = Knob(
