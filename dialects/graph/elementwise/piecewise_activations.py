@@ -43,13 +43,13 @@ class Relu6Op(Unary):
 
 @irdl_op_definition
 class ThresholdedReluOp(FloatUnary):
-    """x where x > `alpha` (1.0), else 0 (ONNX)."""
+    """x where x > `alpha` (1.0), else 0, where x is NaN too (ONNX)."""
 
     name = "graph.thresholded_relu"
     alpha = opt_prop_def(FloatAttr)
 
     def scalar(self, x: Scalar) -> Scalar:
-        return sc.where(x <= number(self.alpha, 1.0), 0.0, x)
+        return sc.where(x > number(self.alpha, 1.0), x, 0.0)
 
 
 @irdl_op_definition
@@ -248,7 +248,7 @@ class HardTanhOp(FloatUnary):
 class ShrinkOp(FloatUnary):
     """x + `bias` where x < -`lambd`, x - `bias` where x > `lambd`, else 0 (ONNX), with `lambd` 0.5 and `bias` 0.0.
 
-    With bias = lambd it is torch's softshrink, with bias = 0 hardshrink.
+    Of numbers it is torch's softshrink with bias = lambd, hardshrink with bias = 0; a NaN becomes 0.
     """
 
     name = "graph.shrink"
@@ -258,4 +258,4 @@ class ShrinkOp(FloatUnary):
 
     def scalar(self, x: Scalar) -> Scalar:
         lambd, bias = number(self.lambd, 0.5), number(self.bias, 0.0)
-        return sc.where(x < -lambd, x + bias, sc.where(x <= lambd, 0.0, x - bias))
+        return sc.where(x < -lambd, x + bias, sc.where(x > lambd, x - bias, 0.0))

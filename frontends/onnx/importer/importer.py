@@ -26,7 +26,7 @@ from fuse_opt.frontends.builder import (
 from fuse_opt.frontends.onnx.importer.folding import FOLDED, Folder, FoldingError
 from fuse_opt.frontends.onnx.importer.functions import function_of
 from fuse_opt.frontends.onnx.importer.imported import Imported, Input
-from fuse_opt.frontends.onnx.importer.size_folding import fold_sizes, has_sizes
+from fuse_opt.frontends.onnx.importer.size_folding import cut, fold_sizes, has_sizes
 from fuse_opt.frontends.onnx.operators import attention as onnx_attention
 from fuse_opt.frontends.onnx.operators import indexing as onnx_indexing
 from fuse_opt.frontends.onnx.operators import movement as onnx_movement
@@ -245,6 +245,8 @@ class Importer:
             except SizeRefusal:
                 found = None  # computed by the program, from what sizes are at the call
             return None if found is None else self._outputs(node, found)
+        if domain == "" and node.op_type == "Slice":
+            return self._outputs(node, cut(node, node.known(0)))
         try:
             return self._outputs(node, self._folder.evaluate(proto, node.slots, node.opset, domain))
         except FoldingError:

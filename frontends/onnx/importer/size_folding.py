@@ -15,6 +15,7 @@ from fuse_opt.dialects.interfaces.shapes import are_equal
 from fuse_opt.dialects.types.extents import largest, smallest, truncated_quotient
 from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.builder import Array
+from fuse_opt.frontends.onnx.operators.movement import first_taken
 from fuse_opt.frontends.onnx.operators.node import Node, as_known
 
 _I64 = 7
@@ -42,18 +43,15 @@ def _gather(node: Node, given: Sequence[Array]) -> Array:
     return np.take(given[0], given[1].astype(np.int64), axis=node.integer("axis"))
 
 
-def _slice(node: Node, given: Sequence[Array]) -> Array:
-    if len(given) == 1:
-        starts, ends = node.integers("starts"), node.integers("ends")
-        axes, steps = node.integers("axes", range(len(starts))), [1] * len(starts)
-    else:
-        starts, ends = given[1].tolist(), given[2].tolist()
-        axes = given[3].tolist() if len(given) > 3 else list(range(len(starts)))
-        steps = given[4].tolist() if len(given) > 4 else [1] * len(starts)
-    taken = [slice(None)] * given[0].ndim
+def cut(node: Node, array: Array) -> Array:
+    """What a Slice of known operands takes of an array: as `sliced` does, which the reference does not."""
+    starts, ends = node.axes(1, "starts") or [], node.axes(2, "ends") or []
+    axes = node.axes(3) or list(range(len(starts)))
+    steps = node.known_integers(4) or [1] * len(starts)
+    taken = [slice(None)] * array.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        taken[axis] = slice(start, end, step)
-    return given[0][tuple(taken)]
+        taken[axis] = slice(first_taken(start, step, array.shape[axis]), end, step)
+    return array[tuple(taken)]
 
 
 def _squeeze(node: Node, given: Sequence[Array]) -> Array:
@@ -100,7 +98,7 @@ def _remainder(node: Node, given: Sequence[Array]) -> Array:
 _FOLDS: dict[str, _Fold] = {
     "Identity": lambda node, given: given[0],
     "Gather": _gather,
-    "Slice": _slice,
+    "Slice": lambda node, given: cut(node, given[0]),
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
     "Concat": lambda node, given: np.concatenate(list(given), axis=node.integer("axis")),

@@ -93,12 +93,16 @@ def sliced(
             begin, last = (_from_the_front(place, shape[axis]) for place in (start, stop))
             all_starts[axis], all_stops[axis], all_steps[axis] = begin, _END if last == shape[axis] else last, step
             continue
-        first = max(start, -shape[axis]) if step < 0 else start
-        taken = range(*slice(first, stop, step).indices(shape[axis]))
+        taken = range(*slice(first_taken(start, step, shape[axis]), stop, step).indices(shape[axis]))
         last = taken.stop if taken.stop >= 0 else -shape[axis] - 1
         found = (taken.start, last, taken.step) if taken else (0, 0, 1)
         all_starts[axis], all_stops[axis], all_steps[axis] = found
     return g.slice(x, starts=all_starts, stops=all_stops, steps=all_steps)
+
+
+def first_taken(start: int, step: int, extent: int) -> int:
+    """Where a slice begins by Python's rules; one to the front that begins before the axis has its first element."""
+    return start if isinstance(start, Size) or step > 0 else max(start, -extent)
 
 
 def _from_the_front(place: int, extent: int) -> int:
@@ -117,7 +121,10 @@ def pad(n: Node, g: Emitter) -> Results:
     value = n.known(2).reshape(()).item() if n.has(2) else n.attributes.get("value")
     if value is not None:
         value = float(value) if dtype(x).is_float else int(value)
-    return g.pad(x, pads=pads, mode=n.text("mode", "constant"), value=value)
+    mode = n.text("mode", "constant")
+    if mode == "wrap" and min(pads, default=0) < 0:  # around what is left
+        x, pads = g.pad(x, pads=[min(width, 0) for width in pads]), [max(width, 0) for width in pads]
+    return g.pad(x, pads=pads, mode=mode, value=value)
 
 
 @handler("CenterCropPad")

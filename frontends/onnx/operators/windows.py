@@ -6,7 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from fuse_opt.dialects.graph.windows.pool_geometry import PoolAxis
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import I64
+from fuse_opt.dialects.types.extents import is_number
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 from fuse_opt.frontends.onnx.operators.movement import sliced
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
@@ -30,14 +33,35 @@ def geometry(n: Node, sizes: Sequence[int], kernel: Sequence[int]) -> dict[str, 
     return {"strides": strides, "dilations": dilations, "pads": pads}
 
 
+def window_axes(n: Node, sizes: Sequence[int], kernel: Sequence[int]) -> list[PoolAxis]:
+    """Where the windows of a pool lie along axes of extents `sizes`."""
+    at, count = geometry(n, sizes, kernel), len(kernel)
+    along = zip(sizes, kernel, at["strides"], at["pads"][:count], at["pads"][count:], at["dilations"], strict=True)
+    return [PoolAxis(*axis, ceil=n.flag("ceil_mode")) for axis in along]
+
+
+def _without_windows(n: Node, g: Emitter) -> list[Value]:
+    """The results of a pool whose window is one element too long for an axis, or within a stride of that; else none."""
+    x, kernel = n.operand(0), n.integers("kernel_shape")
+    windows = [axis.windows for axis in window_axes(n, extents(x)[2:], kernel)]
+    numbers = [count for count in windows if is_number(count)]
+    if min(numbers, default=1) != 0:
+        return []
+    return [g.number(0, element, [*extents(x)[:2], *windows]) for element in (dtype(x), I64)]
+
+
 @handler("AveragePool")
 def average_pool(n: Node, g: Emitter) -> Results:
+    if none := _without_windows(n, g):
+        return none[0]
     return g.avg_pool(n.operand(0), count_include_pad=n.flag("count_include_pad"), **_pool(n))
 
 
 @handler("MaxPool")
 def max_pool(n: Node, g: Emitter) -> Results:
     x = n.operand(0)
+    if none := _without_windows(n, g):
+        return none
     if not n.wants(1):
         return g.max_pool(x, **_pool(n))
     y, indices = g.all("max_pool_with_indices", x, over_tensor=True, **_pool(n))
@@ -71,17 +95,12 @@ def _column_major(g: Emitter, indices: Value, shape: Sequence[int]) -> Value:
 @handler("LpPool")
 def lp_pool(n: Node, g: Emitter) -> Results:
     x, kernel, p = n.operand(0), n.integers("kernel_shape"), n.integer("p", 2)
-    shape = extents(x)[2:]
-    window = geometry(n, shape, kernel)
-    pads, count = list(window["pads"]), len(kernel)
-    if n.flag("ceil_mode"):
-        for axis, (size, k, stride, dilation) in enumerate(
-            zip(shape, kernel, window["strides"], window["dilations"], strict=True)
-        ):
-            left = size + pads[axis] + pads[axis + count] - dilation * (k - 1) - 1
-            pads[axis + count] += -left % stride
+    if none := _without_windows(n, g):
+        return none[0]
+    window, count = geometry(n, extents(x)[2:], kernel), len(kernel)
+    behind = [axis.behind for axis in window_axes(n, extents(x)[2:], kernel)]
     y = g.pow(g.abs(x), g.like(p, x))
-    y = g.pad(y, pads=[0, 0, *pads[:count], 0, 0, *pads[count:]])
+    y = g.pad(y, pads=[0, 0, *window["pads"][:count], 0, 0, *behind])
     y = g.window_sum(y, window=kernel, strides=window["strides"], dilations=window["dilations"])
     return g.pow(y, g.like(1 / p, x))
 

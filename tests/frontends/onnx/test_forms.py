@@ -10,7 +10,7 @@ import pytest
 onnx: Any = pytest.importorskip("onnx")
 pytest.importorskip("onnx.reference")
 
-from fuse_opt.frontends.onnx import load  # noqa: E402
+from fuse_opt.frontends.onnx import UnsupportedError, load  # noqa: E402
 
 RNG = np.random.default_rng(5)
 
@@ -101,3 +101,49 @@ def test_slices_begin_within_the_axis(start: int, end: int, step: int, wanted: l
     weights = {"s": np.array([start]), "e": np.array([end]), "a": np.array([0]), "p": np.array([step])}
     model = one("l (int64[3] x) => (int64 y) { y = Slice (x, s, e, a, p) }", weights)
     assert model(np.arange(3), target="reference")[0].tolist() == wanted
+
+
+@pytest.mark.parametrize("start, end, step, wanted", ((-(2**31), -(2**63) + 1, -2, [0]), (2**31, -(2**31), -2, [2, 0])))
+def test_slices_of_weights_begin_within_the_axis(start: int, end: int, step: int, wanted: list[int]):
+    """seed 40010: ONNX's reference gave none, where a Slice of what is computed gave the first element."""
+    weights = {"x": np.arange(3), "s": np.array([start]), "e": np.array([end]), "p": np.array([step])}
+    model = one("l () => (int64 y) { y = Slice (x, s, e, , p) }", weights)
+    assert model(target="reference")[0].tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    "pads, wanted", (((-1, 3), [1, 2, 1, 2, 1]), ((4, -2), [0, 0, 0, 0, 0]), ((2, -1), [0, 1, 0, 1]))
+)
+def test_padding_wraps_around_what_is_left(pads: tuple[int, int], wanted: list[int]):
+    model = one('p (int64[3] x) => (int64 y) { y = Pad <mode = "wrap"> (x, p) }', {"p": np.array(pads)})
+    assert model(np.arange(3), target="reference")[0].tolist() == wanted
+
+
+@pytest.mark.parametrize("operator", ("ThresholdedRelu <alpha = -1.0>", "Shrink <lambd = 0.5>", "Shrink <bias = 2.0>"))
+def test_activations_of_nan(operator: str):
+    x = np.array([np.nan, np.inf, -0.25, 3, np.nan], np.float32)
+    found = one(f"a (float[5] x) => (float y) {{ y = {operator} (x) }}", {})(x, target="reference")[0]
+    np.testing.assert_array_equal(np.isnan(found), False)
+    np.testing.assert_array_equal(found[[0, 4]], 0)
+
+
+@pytest.mark.parametrize("operator", ("MaxPool", "AveragePool", "LpPool"))
+@pytest.mark.parametrize("extent, stride, count", ((3, 1, 0), (3, 2, 0), (2, 2, 0), (2, 1, None), (4, 1, 1)))
+def test_pools_whose_window_does_not_fit(operator: str, extent: int, stride: int, count: int | None):
+    """Nothing where the formula for the extent says 0, and a refusal where it says less."""
+    text = f"kernel_shape = [4], strides = [{stride}]"
+    model = one(f"p (float[1, 1, {extent}] x) => (float y) {{ y = {operator} <{text}> (x) }}", {})
+    if count is None:
+        with pytest.raises(UnsupportedError, match="a window of 4 elements"):
+            model(floats(1, 1, extent))
+    else:
+        assert model(floats(1, 1, extent), target="reference")[0].shape == (1, 1, count)
+
+
+def test_windows_that_start_in_the_padding_behind_are_none():
+    """As of the other pools with ceil_mode."""
+    text = "kernel_shape = [2], strides = [2], pads = [1, 1], ceil_mode = 1, p = 1"
+    (found,) = one(f"p (float[1, 1, 3] x) => (float y) {{ y = LpPool <{text}> (x) }}", {})(
+        np.ones((1, 1, 3), np.float32)
+    )
+    assert found.tolist() == [[[1, 2]]]

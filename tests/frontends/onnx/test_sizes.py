@@ -158,6 +158,7 @@ def test_windows_that_do_not_fit_are_refused_by_the_node():
     head = '<ir_version: 9, opset_import: ["" : 18]> p (float[1, 1, n] x) => (float[1, 1, m] y)'
     model = load(onnx.parser.parse_model(head + "{ [pool] y = LpPool <kernel_shape = [5]> (x) }"))
     with pytest.raises(OnnxError, match="operator LpPool, node 'pool': a window of 5 elements"):
-        model(np.ones((1, 1, 4), np.float32))
+        model(np.ones((1, 1, 3), np.float32))
+    assert model(np.ones((1, 1, 4), np.float32))[0].shape == (1, 1, 0)
     (found,) = model(np.ones((1, 1, 7), np.float32))
     np.testing.assert_allclose(found, np.full((1, 1, 3), 5**0.5), rtol=1e-6)

@@ -109,7 +109,7 @@ def _clip(x: Any, low: float, high: float) -> Any:
 
 
 def _shrunk(x: Any, lambd: float, bias: float) -> Any:
-    return np.select([x < -lambd, x > lambd, np.isnan(x)], [x + bias, x - bias, x], 0)
+    return np.select([x < -lambd, x > lambd], [x + bias, x - bias], 0)
 
 
 def _hard_sigmoid_backward(alpha: float) -> Callable[[Any, Any], Any]:
@@ -149,8 +149,8 @@ FORWARD: list[Row] = [
     activation("gelu", _gelu_tanh, TANH),
     unary("relu", floats=lambda x: _where(x < 0, 0, x), ints=lambda x: max(x, 0)),
     unary("relu6", floats=lambda x: _where(x < 0, 0, _where(x > 6, 6, x)), ints=lambda x: min(max(x, 0), 6)),
-    activation("thresholded_relu", lambda x: _where(x <= 1, 0, x)),
-    activation("thresholded_relu", lambda x: _where(x <= -0.75, 0, x), "alpha = -0.75 : f64"),
+    activation("thresholded_relu", lambda x: _where(x > 1, x, 0)),
+    activation("thresholded_relu", lambda x: _where(x > -0.75, x, 0), "alpha = -0.75 : f64"),
     activation("leaky_relu", lambda x: _where(x < 0, 0.01 * x, x), signed_zeros=True),
     activation("leaky_relu", lambda x: _where(x < 0, 0.3 * x, x), "alpha = 0.3 : f64"),
     binary("prelu", floats=lambda x, s: _where(x < 0, s * x, x), ints=lambda x, s: s * x if x < 0 else x),
