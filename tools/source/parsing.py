@@ -6,47 +6,32 @@ import re
 from bisect import bisect_right
 from codecs import BOM_UTF8
 from difflib import get_close_matches
-from math import prod
-from typing import Any, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
     UNKNOWN_LOC,
-    AnyFloat,
-    BytesAttr,
-    ComplexType,
-    DenseIntOrFPElementsAttr,
     FileLineColLoc,
-    Float80Type,
-    Float128Type,
-    FloatAttr,
-    IndexType,
     IntAttr,
-    IntegerAttr,
     IntegerType,
     LocationAttr,
     ModuleOp,
     ShapedType,
     StringAttr,
-    TensorType,
 )
 from xdsl.ir import AttributeInvT, Operation, SSAValue, TypeAttribute
-from xdsl.parser import AttrParser, Parser, ParserState, UnresolvedOperand
+from xdsl.parser import ParserState, UnresolvedOperand
 from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.lexing import FastLexer
+from fuse_opt.tools.source.literals import LiteralParser, position_of
+from fuse_opt.tools.source.scopes import Mark, Scopes
 
 _SHAPED_TYPE = re.compile(r"(?:tensor|memref|vector)<[0-9?x]*[a-z][a-z0-9]*>")
-_SPLAT = re.compile(r"<[ \t\n]*(?:-?[0-9][\w.]*(?:(?<=[eE])[+-][0-9]+)?|true|false)[ \t\n]*>")
-_LARGEST_CONSTANT = 1 << 29
-"""Bytes."""
 _LARGEST_EXTENT = 2**63 - 1
 _WIDEST_INTEGER = 64
-_UNREADABLE = (Float80Type, Float128Type)
-"""Types of floats whose numbers xDSL neither packs nor prints."""
 _UNDEFINED = "values used but not defined"
 _IS_SYNTAX = re.compile(r"[^.]*expected|could not parse|in block definition", re.IGNORECASE)
 """Messages about the next token, as opposed to what was read before it."""
@@ -86,11 +71,11 @@ def parse_module(text: str, name: str, ctx: Context, first_line: int = 1) -> Mod
     except ParseError as error:
         raise _explain(error, parser, lines, text) from error
     except RecursionError as error:
-        raise lines.error(_position(parser, text), "the input is nested too deeply") from error
+        raise lines.error(position_of(parser, text), "the input is nested too deeply") from error
     except Exception as error:  # xDSL's parser and verifiers of attributes raise all sorts on bad input
         is_unknown = isinstance(error, NotImplementedError) and not str(error)
         message = "xDSL knows no such value" if is_unknown else str(error) or f"invalid input ({type(error).__name__})"
-        raise lines.error(_position(parser, text), message) from error
+        raise lines.error(position_of(parser, text), message) from error
 
 
 def _explain(error: ParseError, parser: LocatingParser | None, lines: _Lines, text: str) -> InputError:
@@ -99,18 +84,18 @@ def _explain(error: ParseError, parser: LocatingParser | None, lines: _Lines, te
         span = parser.first_undefined_use() or error.span
         return lines.error(span.start, f"value '{span.text}' is used but not defined here")
     if parser is not None and position == parser.pos and not _IS_SYNTAX.match(error.msg.strip()):
-        position = _position(parser, text)  # the fault is in what was just read
+        position = position_of(parser, text)  # the fault is in what was just read
     return lines.error(position, _CLEARER.get(error.msg.strip(), error.msg))
 
 
-class LocatingParser(Parser):
+class LocatingParser(LiteralParser):
     """xDSL's parser with memoised shaped types, cheap scopes, and source locations; it accepts the same language."""
 
     def __init__(self, ctx: Context, text: str, lines: _Lines) -> None:
         super().__init__(ctx, "", lines.name)
         self._parser_state = ParserState(FastLexer(Input(text, lines.name)))
         self._lines = lines
-        self._scopes = _Scopes()
+        self._scopes = Scopes()
         self._first_uses: dict[str, Span] = {}
 
     @property
@@ -125,7 +110,7 @@ class LocatingParser(Parser):
     def ssa_values(  # pyright: ignore[reportIncompatibleVariableOverride]
         self, value: dict[str, tuple[SSAValue, ...]]
     ) -> None:
-        if isinstance(value, _Mark):
+        if isinstance(value, Mark):
             self._scopes.drop_to(value)
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
@@ -179,37 +164,6 @@ class LocatingParser(Parser):
             self.raise_error(problem, max(self.pos - 1, 0))
         return type_
 
-    def parse_optional_builtin_int_or_float_attr(self) -> IntegerAttr | FloatAttr | None:
-        found = super().parse_optional_builtin_int_or_float_attr()
-        if isinstance(found, FloatAttr) and isinstance(found.type, _UNREADABLE):
-            self.raise_error(
-                f"a number of '{found.type}' cannot be kept; expected f64 or narrower", max(self.pos - 1, 0)
-            )
-        return found
-
-    def parse_dense_int_or_fp_elements_attr(self, type: Any) -> DenseIntOrFPElementsAttr:
-        """As xDSL does; of one number for all elements, bytes are repeated, and not a list of Python's numbers."""
-        if type is not None or not _SPLAT.match(self.lexer.input.content, self._current_token.span.start):
-            return super().parse_dense_int_or_fp_elements_attr(type)
-        self.parse_punctuation("<")
-        element = self._parse_tensor_literal_element()
-        self.parse_punctuation(">")
-        self.parse_punctuation(":")
-        dense = cast("TensorType[AnyFloat]", self._parse_dense_literal_type())
-        count = prod(dense.get_shape())
-        if count * dense.element_type.compile_time_size > _LARGEST_CONSTANT:
-            message = f"a constant of {count} elements is too large to be kept; graph.full makes one from nothing"
-            self.raise_error(message, _position(self, self.lexer.input.content))
-        single = TensorType(dense.element_type, [1])
-        value = cast(float, element.to_type(self, dense.element_type))
-        data = DenseIntOrFPElementsAttr.from_list(single, [value]).data.data
-        return DenseIntOrFPElementsAttr(dense, BytesAttr(data * count))
-
-    def _parse_tensor_literal_element(self) -> Parser._TensorLiteralElement:
-        is_hexadecimal = self._current_token.text[:2] in ("0x", "0X")
-        element = super()._parse_tensor_literal_element()
-        return _Hexadecimal(element.is_negative, element.value, element.span) if is_hexadecimal else element
-
     def resolve_operand(self, operand: UnresolvedOperand, type: AttributeInvT) -> SSAValue[AttributeInvT]:
         name = operand.operand_name
         if name not in self._scopes:
@@ -231,52 +185,8 @@ def _excess(type_: TypeAttribute) -> str | None:
     return None
 
 
-class _Hexadecimal(Parser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
-    """
-    An element of a dense literal in hexadecimal: among floats the bits of one, as the printer writes infinities, NaN and
-    what decimals would not give back. xDSL reads the number that the digits spell instead.
-    """
-
-    def to_type(
-        self, parser: AttrParser, type: AnyFloat | IntegerType | IndexType | ComplexType
-    ) -> float | int | tuple[float, float] | tuple[int, int]:
-        if not isinstance(type, AnyFloat) or not isinstance(self.value, int):
-            return super().to_type(parser, type)
-        if self.value >> 8 * type.compile_time_size:
-            parser.raise_error(f"the bits do not fit '{type}'", self.span.start, self.span.end)
-        return next(iter(type.unpack(self.value.to_bytes(type.compile_time_size, "little"), 1)))
-
-
 _TYPES: dict[str, TypeAttribute] = {}
 """By spelling; of builtin types only, which are the same in every context."""
-
-
-class _Mark(dict[str, tuple[SSAValue, ...]]):
-    """Stands for the names that were in scope when it was made."""
-
-    def __init__(self, depth: int) -> None:
-        super().__init__()
-        self.depth = depth
-
-
-class _Scopes(dict[str, tuple[SSAValue, ...]]):
-    """Names in scope, and the order in which they came."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._names: list[str] = []
-
-    def __setitem__(self, name: str, values: tuple[SSAValue, ...]) -> None:
-        super().__setitem__(name, values)
-        self._names.append(name)
-
-    def copy(self) -> _Mark:
-        return _Mark(len(self._names))
-
-    def drop_to(self, mark: _Mark) -> None:
-        for name in self._names[mark.depth :]:
-            del self[name]
-        del self._names[mark.depth :]
 
 
 class _Lines:
@@ -299,8 +209,3 @@ class _Lines:
     def _line_and_column(self, position: int) -> tuple[int, int]:
         line = bisect_right(self._starts, position) - 1
         return line + self._first, position - self._starts[line] + 1
-
-
-def _position(parser: Parser | None, text: str) -> int:
-    """Where the parser stands: behind the last token that it took."""
-    return 0 if parser is None else max(len(text[: parser.pos].rstrip()) - 1, 0)
