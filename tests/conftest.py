@@ -40,8 +40,6 @@ LEFT_UNDONE = (
     "-fdisable-rtl-cse1 -fdisable-rtl-postreload -fdisable-rtl-cprop_hardreg -fdisable-rtl-vartrack"
 )
 """What gcc spends two fifths of its time on at -O1, and without which it makes vectors of the same loops."""
-UNREAD = "-nolibc"
-"""A linker reads the tables of libc, a seventh of what it costs to compile a program of nothing; Python has loaded libc."""
 
 
 def _is_taken(flags: str) -> bool:
@@ -54,7 +52,7 @@ def _is_taken(flags: str) -> bool:
     return done.returncode == 0
 
 
-QUICK_FLAGS = next((f for f in (f"-O1 {LEFT_UNDONE} {UNREAD}",) if IS_GCC and _is_taken(f)), "-O1")
+QUICK_FLAGS = next((f for f in (f"-O1 {LEFT_UNDONE}",) if IS_GCC and _is_taken(f)), "-O1")
 """Of tests that are about values. Loops of `omp simd` become vectors, as they do for users."""
 KERNELS = ("tests/lowering/cpu/", "tests/lowering/loops/")
 """Where files are about generated loops, of one kind each."""

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -13,7 +14,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -43,13 +44,21 @@ _OPTIONAL = (
 )  # fmt: skip
 _LINKED = "-shared"
 _SHARED = ("-fPIC", _LINKED)
+_LIBRARIES = ("-lm",)
+_FEW_LIBRARIES = ("-nostdlib", "-fno-use-linker-plugin", "-lm", "-lgcc")
+"""Objects are without what a C library has for programs of its own, and find its functions in this process, which has them."""
 
 _PROBE_SECONDS = 60.0
 _MESSAGE_LINES = 20
 _TRIAL_SOURCE = """\
 double exp(double);
+void *memmove(void *, const void *, __SIZE_TYPE__);
 double fuse_opt_trial(double x) { return exp(x); }
+void *fuse_opt_trial_copy(void *to, const void *from, __SIZE_TYPE__ size) { return memmove(to, from, size); }
 """
+_ASKS_FOR_NO_LIBRARY = re.compile(r"-(?:O|m|g\d?$|D|W(?!l,)|fno-|fdisable-|ffp-|fira-)")
+"""Arguments of a user that leave open what is linked, where those of sanitizers, say, do not."""
+_TRIALS = ("fuse_opt_trial", "fuse_opt_trial_copy")
 
 
 class CompileError(RuntimeError):
@@ -84,6 +93,8 @@ class CCompiler:
     """Arguments of every compilation, without the libraries."""
     target: str
     """Checksum of the predefined macros: the instruction sets that `flags` mean on this machine."""
+    libraries: tuple[str, ...] = _LIBRARIES
+    """The last arguments where something is linked."""
 
     def compile_shared(
         self, source: str, cache: DiskCache, extra: Sequence[str] = (), timeout: float | None = None
@@ -96,7 +107,7 @@ class CCompiler:
         key = self.shared_key(source, extra)
 
         def build(path: Path) -> None:
-            arguments = [*self.flags, *extra, "-x", "c", "-", "-o", str(path), "-lm"]
+            arguments = [*self.flags, *extra, "-x", "c", "-", "-o", str(path), *self._linked_with(extra)]
             _run(self.path, arguments, source, timeout)
 
         return self._made(cache, key, ".so", build)
@@ -162,7 +173,8 @@ class CCompiler:
                         stop_compilers()
                     raise
             try:
-                _run(self.path, [*self.flags, *extra, *map(str, objects), "-o", str(path), "-lm"], "")
+                linked = [*map(str, objects), "-o", str(path), *self._linked_with(extra)]
+                _run(self.path, [*self.flags, *extra, *linked], "")
             except CompileError:
                 self._discard_objects(sources, cache, extra)
                 raise
@@ -192,7 +204,11 @@ class CCompiler:
 
     def _identity(self, extra: Sequence[str]) -> tuple[str, ...]:
         """What an object depends on besides its source."""
-        return (self.path, self.version, self.target, *self.flags, *extra)
+        return (self.path, self.version, self.target, *self.flags, *extra, *self._linked_with(extra))
+
+    def _linked_with(self, extra: Sequence[str]) -> tuple[str, ...]:
+        """Threads are in a library of their own on some machines."""
+        return _LIBRARIES if "-pthread" in extra else self.libraries
 
 
 def find_c_compiler(cache: DiskCache | None = None) -> CCompiler | None:
@@ -257,8 +273,10 @@ def _tried(command: str, last: str, cache: DiskCache) -> CCompiler:
 
     def working(flags: tuple[str, ...]) -> CCompiler:
         compiler = described(os.path.abspath(path), (*arguments, *flags, *asked))
-        _check(compiler, cache)
-        return compiler
+        if all(map(_ASKS_FOR_NO_LIBRARY.match, (*arguments, *asked))):
+            with _unless_unusable():
+                return _checked(replace(compiler, libraries=_FEW_LIBRARIES), cache)
+        return _checked(compiler, cache)
 
     wanted, *others, plainest = _flag_choices()
     with _unless_unusable():
@@ -306,13 +324,14 @@ def described(path: str, flags: tuple[str, ...]) -> CCompiler:
     return CCompiler(path, f"{family} {version}", flags, target)
 
 
-def _check(compiler: CCompiler, cache: DiskCache) -> None:
+def _checked(compiler: CCompiler, cache: DiskCache) -> CCompiler:
     """Raises where the compiler cannot link, or its objects cannot be loaded here (other machine, noexec directory)."""
-    library = compiler.load_shared(_TRIAL_SOURCE, cache, ["fuse_opt_trial"], timeout=_PROBE_SECONDS)
+    library = compiler.load_shared(_TRIAL_SOURCE, cache, _TRIALS, timeout=_PROBE_SECONDS)
     function = library.fuse_opt_trial
     function.argtypes, function.restype = [ctypes.c_double], ctypes.c_double
     if function(0.0) != 1.0:
         raise CompileError(f"'{compiler.path}' built an object that computes exp(0) wrongly")
+    return compiler
 
 
 def load_object(compiler: CCompiler, path: Path, functions: Sequence[str] = ()) -> ctypes.CDLL:

@@ -146,6 +146,53 @@ def test_arguments_of_the_environment_come_last(
     assert ctypes.CDLL(str(found.compile_shared("int f(void) { return CHOSEN; }", cache))).f() == 7
 
 
+CALLS = """
+void *memset(void *, int, __SIZE_TYPE__);
+double tanh(double);
+int f(double x, int n) { char a[n]; memset(a, n, n); return a[n - 1] + (tanh(x) == 1.0); }
+long long g(long long x) { __int128 a = (__int128)x << 64; return a % 1000003; }
+"""
+
+
+def test_functions_of_c_come_from_this_process(monkeypatch: pytest.MonkeyPatch, cache: DiskCache) -> None:
+    monkeypatch.delenv("FUSE_OPT_CFLAGS", raising=False)
+    found = find_c_compiler(cache)
+    if found is None or not found.version.startswith("gcc"):
+        pytest.skip("no gcc")
+    assert "-nostdlib" in found.libraries
+    library = found.load_shared(CALLS, cache, ["f", "g"])
+    library.f.argtypes, library.g.argtypes = [ctypes.c_double, ctypes.c_int], [ctypes.c_longlong]
+    library.g.restype = ctypes.c_longlong
+    assert library.f(100.0, 5) == 6
+    assert library.g(12345) == (12345 << 64) % 1000003
+
+
+@pytest.mark.parametrize(
+    "flags, few", [("-O2 -march=native -fno-ivopts", True), ("-fsanitize=undefined", False), ("-lm", False)]
+)
+def test_what_asks_for_libraries_has_all(
+    monkeypatch: pytest.MonkeyPatch, compiler: CCompiler, cache: DiskCache, flags: str, few: bool
+) -> None:
+    monkeypatch.setenv("FUSE_OPT_CFLAGS", flags)
+    found = find_c_compiler(cache)
+    if found is None or not found.version.startswith("gcc"):
+        pytest.skip("no gcc, or no sanitizer")
+    assert ("-nostdlib" in found.libraries) is few
+    assert found.shared_key("", ["-pthread"])[-1] == "-lm" and "-nostdlib" not in found.shared_key("", ["-pthread"])
+
+
+@pytest.mark.parametrize("refused", ["-nostdlib", "-lgcc"])
+def test_a_compiler_that_links_all_may_do_so(
+    monkeypatch: pytest.MonkeyPatch, compiler: CCompiler, cache: DiskCache, tmp_path: Path, refused: str
+) -> None:
+    text = f'for a; do [ "$a" = "{refused}" ] && exit 1; done; exec {compiler.path} "$@"'
+    monkeypatch.setenv("FUSE_OPT_CC", str(executable(tmp_path / "picky", text)))
+    monkeypatch.delenv("FUSE_OPT_CFLAGS", raising=False)
+    found = find_c_compiler(cache)
+    assert found is not None and found.libraries == ("-lm",)
+    assert {"-O3", "-fwrapv"} <= set(found.flags)
+
+
 @pytest.mark.parametrize("flags", ["-no-such-flag", "-D'"])
 def test_arguments_with_which_nothing_works(monkeypatch: pytest.MonkeyPatch, cache: DiskCache, flags: str) -> None:
     monkeypatch.delenv("FUSE_OPT_CC", raising=False)
