@@ -25,8 +25,10 @@ from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.builder import Emitter, UnknownExtentError, UnsupportedTypeError, Value
 from fuse_opt.frontends.stablehlo.facts import Facts
+from fuse_opt.frontends.stablehlo.operators import bits as stablehlo_bits
 from fuse_opt.frontends.stablehlo.operators import convolutions as stablehlo_convolutions
 from fuse_opt.frontends.stablehlo.operators import indexing as stablehlo_indexing
+from fuse_opt.frontends.stablehlo.operators import movement as stablehlo_movement
 from fuse_opt.frontends.stablehlo.operators import pointwise as stablehlo_pointwise
 from fuse_opt.frontends.stablehlo.operators import reductions as stablehlo_reductions
 from fuse_opt.frontends.stablehlo.operators import scans as stablehlo_scans
@@ -40,6 +42,8 @@ __all__ = ["StableHLOError", "load", "supported_ops"]
 
 FAMILIES = (
     stablehlo_pointwise,
+    stablehlo_bits,
+    stablehlo_movement,
     stablehlo_reductions,
     stablehlo_convolutions,
     stablehlo_scans,

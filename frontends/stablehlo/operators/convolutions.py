@@ -8,8 +8,8 @@ import re
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F64, DType
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
+from fuse_opt.frontends.stablehlo.operators.movement import padded
 from fuse_opt.frontends.stablehlo.operators.op import HloOp, Results, handler
-from fuse_opt.frontends.stablehlo.operators.pointwise import padded
 from fuse_opt.frontends.stablehlo.operators.reductions import pairs
 
 _EXACT_BITS = 53

@@ -1,14 +1,13 @@
-"""StableHLO ops that work on each element, and those that move elements without arithmetic."""
+"""StableHLO ops that work on each element, and constants."""
 
 from __future__ import annotations
-
-from math import prod
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import BF16, BOOL, F16, F32, F64, I8, signed_of
-from fuse_opt.frontends.builder import Emitter, Value, extents, rank
+from fuse_opt.dialects.types.dtypes import BOOL, I8
+from fuse_opt.frontends.builder import Emitter, Value
+from fuse_opt.frontends.stablehlo.operators.bits import ordered
 from fuse_opt.frontends.stablehlo.operators.op import HANDLERS, Handler, HloOp, Results, handler
 
 SAME = {
@@ -32,7 +31,6 @@ SAME = {
     "stablehlo.round_nearest_even": "round",
     "stablehlo.rsqrt": "rsqrt",
     "stablehlo.shift_left": "bitwise_left_shift",
-    "stablehlo.shift_right_arithmetic": "bitwise_right_shift",
     "stablehlo.shift_right_logical": "shift_right_logical",
     "stablehlo.sign": "sign",
     "stablehlo.sine": "sin",
@@ -92,17 +90,6 @@ OF_SCALARS_SAME = ("stablehlo.broadcast_in_dim", "stablehlo.optimization_barrier
 """Ops that leave a scalar as it is."""
 
 
-def ordered(g: Emitter, x: Value) -> Value:
-    """Integers in the total order of floats: -NaN, -inf ... -0, 0 ... inf, NaN; integers are what they are."""
-    element = dtype(x)
-    if not element.is_float:
-        return g.cast(x, I8) if element is BOOL else x
-    whole = signed_of(element.bits)
-    bits = g.bitcast(x, dtype=whole)
-    sign = g.bitwise_right_shift(bits, g.number(element.bits - 1, whole))
-    return g.bitwise_xor(bits, g.bitwise_and(sign, g.number(2 ** (element.bits - 1) - 1, whole)))
-
-
 def _same(name: str) -> Handler:
     return lambda h, g: getattr(g, name)(*h.operands)
 
@@ -146,66 +133,6 @@ def convert(h: HloOp, g: Emitter) -> Results:
     return g.cast(h.operand(), h.dtype())
 
 
-@handler("stablehlo.bitcast_convert")
-def bitcast_convert(h: HloOp, g: Emitter) -> Results:
-    """Of types of different widths by way of integers: the last axis counts the parts of the wider one, lowest first."""
-    x, target = h.operand(), h.dtype()
-    source = dtype(x)
-    if source is target:
-        return x
-    if BOOL in (source, target):
-        raise h.refuse("expected elements of at least 8 bits, got i1")
-    if source.bits == target.bits:
-        return g.bitcast(x, dtype=target)
-    x = g.bitcast(x, dtype=source.unsigned) if source is not source.unsigned else x
-    part, wide = sorted((source.unsigned, target.unsigned), key=lambda element: element.bits)
-    x, axis = g.cast(x, wide), rank(x) - (source.bits == part.bits)
-    shape = [*(1 for _ in range(axis)), wide.bits // part.bits]
-    places = g.iota(shape=shape, axis=axis, dtype=wide, step=part.bits)
-    if source.bits > target.bits:
-        x = g.cast(g.shift_right_logical(g.expand_dims(x, axes=[rank(x)]), places), target.unsigned)
-    else:
-        x = g.sum(g.bitwise_left_shift(x, places), axes=[rank(x) - 1])
-    return g.bitcast(x, dtype=target) if target is not target.unsigned else x
-
-
-@handler("stablehlo.reduce_precision")
-def reduce_precision(h: HloOp, g: Emitter) -> Results:
-    """
-    On the bits, as kernels may leave out casts there and back: the mantissa to nearest, halves to even; what is too large is
-    infinite, what is too small zero.
-    """
-    x, exponent, mantissa = h.operand(), h.integer("exponent_bits"), h.integer("mantissa_bits")
-    element = dtype(x)
-    own_mantissa = {F16: 10, BF16: 7, F32: 23, F64: 52}[element]
-    own_exponent = element.bits - 1 - own_mantissa
-    if exponent >= own_exponent and mantissa >= own_mantissa:
-        return x
-    whole = element.unsigned
-    bits = g.bitcast(x, dtype=whole)
-    if mantissa < own_mantissa:
-        dropped = own_mantissa - mantissa
-        odd = g.bitwise_and(g.shift_right_logical(bits, g.number(dropped, whole)), g.number(1, whole))
-        bits = g.add(bits, g.add(odd, g.number((1 << dropped - 1) - 1, whole)))
-        bits = g.bitwise_and(bits, g.number((1 << element.bits) - (1 << dropped), whole))
-    if exponent < own_exponent:
-        bits = _within_exponents(g, bits, exponent, own_exponent, own_mantissa)
-    nan = x if mantissa > 0 else g.like(float("inf"), x)
-    return g.where(g.isnan(x), nan, g.bitcast(bits, dtype=element))
-
-
-def _within_exponents(g: Emitter, bits: Value, exponent: int, own_exponent: int, own_mantissa: int) -> Value:
-    """The pattern, infinite or zero with its sign where its exponent is beyond those of so many bits."""
-    whole = dtype(bits)
-    bias, reduced = (1 << own_exponent - 1) - 1, (1 << exponent - 1) - 1
-    field = ((1 << own_exponent) - 1) << own_mantissa
-    found = g.bitwise_and(bits, g.number(field, whole))
-    zero = g.bitwise_and(bits, g.number(1 << whole.bits - 1, whole))
-    too_large = g.greater(found, g.number((bias + reduced) << own_mantissa, whole))
-    too_small = g.less_equal(found, g.number((bias - reduced) << own_mantissa, whole))
-    return g.where(too_small, zero, g.where(too_large, g.bitwise_or(zero, g.number(field, whole)), bits))
-
-
 @handler("stablehlo.map")
 def map_(h: HloOp, g: Emitter) -> Results:
     """The region at each element."""
@@ -245,107 +172,11 @@ def custom_call(h: HloOp, g: Emitter) -> Results:
     raise h.refuse(f"calls '{target}', which is not part of the program; expected none")
 
 
-@handler("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
-def broadcast_in_dim(h: HloOp, g: Emitter) -> Results:
-    x, shape = h.operand(), h.shape()
-    axes = h.integers("broadcast_dimensions")
-    order = sorted(range(len(axes)), key=axes.__getitem__)
-    if order != list(range(len(axes))):
-        x = g.permute_dims(x, axes=order)
-    inner = [1] * len(shape)
-    for axis, extent in zip(sorted(axes), extents(x), strict=True):
-        inner[axis] = extent
-    first = next((number for number, extent in enumerate(inner) if extent != 1), len(inner))
-    x = g.reshaped(x, inner[first:])
-    return x if extents(x) == shape else g.broadcast_to(x, shape=shape)
-
-
-@handler("stablehlo.reshape", "stablehlo.dynamic_reshape")
-def reshape(h: HloOp, g: Emitter) -> Results:
-    return g.reshaped(h.operand(), h.shape())
-
-
-@handler("stablehlo.transpose")
-def transpose(h: HloOp, g: Emitter) -> Results:
-    return g.permute_dims(h.operand(), axes=h.integers("permutation"))
-
-
-@handler("stablehlo.slice")
-def slice_(h: HloOp, g: Emitter) -> Results:
-    starts, stops, steps = (h.integers(name) for name in ("start_indices", "limit_indices", "strides"))
-    return g.slice(h.operand(), starts=starts, stops=stops, steps=steps)
-
-
-@handler("stablehlo.concatenate")
-def concatenate(h: HloOp, g: Emitter) -> Results:
-    return g.concat(*h.operands, axis=h.integer("dimension"))
-
-
-@handler("stablehlo.reverse")
-def reverse(h: HloOp, g: Emitter) -> Results:
-    axes = h.integers("dimensions")
-    return g.flip(h.operand(), axes=axes) if axes else h.operand()
-
-
-@handler("stablehlo.pad")
-def pad(h: HloOp, g: Emitter) -> Results:
-    low, high, interior = (
-        h.integers(f"{name}") for name in ("edge_padding_low", "edge_padding_high", "interior_padding")
-    )
-    return padded_by(g, h.operand(), low, high, interior, h.operand(1), h.number(1))
-
-
-@handler("stablehlo.dynamic_pad")
-def dynamic_pad(h: HloOp, g: Emitter) -> Results:
-    low, high, interior = (h.sizes(number) for number in (2, 3, 4))
-    return padded_by(g, h.operand(), low, high, interior, h.operand(1), h.number(1))
-
-
-def padded_by(
-    g: Emitter, x: Value, low: list[int], high: list[int], interior: list[int], value: Value, number: float | None
-) -> Value:
-    """As `padded`, with a value that may not be known."""
-    if number is not None:
-        return padded(g, x, low, high, interior, number)
-    inside = padded(g, g.number(1, BOOL, extents(x)), low, high, interior, 0)
-    return g.where(inside, padded(g, x, low, high, interior, 0), value)
-
-
-def padded(g: Emitter, x: Value, low: list[int], high: list[int], interior: list[int], number: float) -> Value:
-    """Padding before, behind and, for each axis, `interior` times between neighbours; negative at the edges crops."""
-    value = float(number) if dtype(x).is_float else int(number)
-    for axis, between in enumerate(interior):
-        if between and extents(x)[axis]:
-            shape = list(extents(x))
-            spread = g.pad(
-                g.expand_dims(x, axes=[axis + 1]), pads=_one_axis(rank(x) + 1, axis + 1, between), value=value
-            )
-            flat = g.reshape(spread, shape=[*shape[:axis], shape[axis] * (between + 1), *shape[axis + 1 :]])
-            stops = [*shape[:axis], shape[axis] * (between + 1) - between, *shape[axis + 1 :]]
-            x = g.slice(flat, starts=[0] * len(shape), stops=stops)
-    return g.pad(x, pads=[*low, *high], value=value) if any((*low, *high)) else x
-
-
-def _one_axis(count: int, axis: int, after: int) -> list[int]:
-    pads = [0] * 2 * count
-    pads[count + axis] = after
-    return pads
-
-
-def flattened(g: Emitter, x: Value, groups: tuple[int, ...]) -> Value:
-    """Neighbouring axes joined, as many in each group as it says."""
-    shape, first, sizes = extents(x), 0, list[int]()
-    for count in groups:
-        sizes.append(prod(shape[first : first + count]))
-        first += count
-    return g.reshaped(x, sizes)
-
-
 POINTWISE = frozenset(
     {
         *(name for name in (*SAME, *OF_TRUTH)),
         *(f"stablehlo.{name}" for name in ("divide", "compare", "select", "clamp", "convert", "is_finite", "constant")),
-        *(f"stablehlo.{name}" for name in ("reduce_precision", "bitcast_convert")),
+        *(f"stablehlo.{name}" for name in ("reduce_precision", "bitcast_convert", "shift_right_arithmetic")),
     }
 )
 """Ops whose handlers work on each element, so that what a region says of scalars can be done with tensors."""

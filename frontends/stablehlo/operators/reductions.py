@@ -12,8 +12,10 @@ from fuse_opt.dialects.graph.reductions.reductions import extreme
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BF16, BOOL, F16, F32, I8, I32, I64, U8, Kind
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
+from fuse_opt.frontends.stablehlo.operators.bits import ordered
+from fuse_opt.frontends.stablehlo.operators.movement import flattened, padded, padded_by
 from fuse_opt.frontends.stablehlo.operators.op import HloOp, Results, attributes_of, handler, name_of
-from fuse_opt.frontends.stablehlo.operators.pointwise import flattened, joined, ordered, padded, padded_by
+from fuse_opt.frontends.stablehlo.operators.pointwise import joined
 from fuse_opt.frontends.stablehlo.operators.regions import (
     arg_direction,
     combiner,
@@ -243,9 +245,10 @@ def dot_general(h: HloOp, g: Emitter) -> Results:
     found = h.fields("dot_dimension_numbers")
     batches = found.get("lhs_batching_dimensions", []), found.get("rhs_batching_dimensions", [])
     contracted = found.get("lhs_contracting_dimensions", []), found.get("rhs_contracting_dimensions", [])
-    element = h.dtype()
-    lhs, rhs = h.operands
+    element, lhs, rhs = h.dtype(), *h.operands
     types = dtype(lhs), dtype(rhs)
+    if not element.is_float:  # integers of floats are of the products, as XLA has them
+        element = max((each for each in types if each.is_float), key=lambda each: each.bits, default=element)
     widened = (*types, element) in _WIDENED
     if not widened:
         lhs, rhs = (g.cast(value, element) for value in h.operands)
@@ -262,7 +265,7 @@ def dot_general(h: HloOp, g: Emitter) -> Results:
     flags = {"transpose_lhs": transpose_a or None, "transpose_rhs": transpose_b or None}
     outer = [extents(lhs)[axis] for axis in (*batches[0], *lhs_free)]
     shape = [*outer, *(extents(rhs)[axis] for axis in rhs_free)]
-    result = g.reshaped(g.matmul(a, b, dtype=element if widened else None, **flags), shape)
+    result = g.cast(g.reshaped(g.matmul(a, b, dtype=element if widened else None, **flags), shape), h.dtype())
     if not is_swapped:
         return result
     first, second, end = len(batches[0]), len(batches[0]) + len(lhs_free), len(shape)
