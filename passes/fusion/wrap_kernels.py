@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, Region
+from xdsl.rewriter import Rewriter
 
-from fuse_opt.dialects.analysis.bare_ops import sweep_functions
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.analysis.bare_ops import is_creation, sweep_functions
+from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.shapes import is_static
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits
 from fuse_opt.passes.fusion.engine.outline import build_kernels
@@ -30,7 +33,8 @@ class WrapKernelsPass(RewritePass):
     %r = fused.kernel(%x_1 = %x : tensor<8xf32>) -> (tensor<8xf32>) { ... graph.exp ... fused.yield ... }
     ```
     Ops of one `fuse_group` share a kernel. Left outside: views that keep every element in its place (they alias their
-    operand), stored constants, and composites, which `decompose` takes apart first.
+    operand), constants whose elements are numbers, and composites, which `decompose` takes apart first. What is made from sizes
+    has a kernel where something outside of kernels reads it, such as `func.return`; kernels have copies of it.
 
     Ensures: every other graph op of a function is inside a `fused.kernel`.
     """
@@ -42,6 +46,23 @@ class WrapKernelsPass(RewritePass):
             graph = GroupGraph(block, Limits(max_ops=2**62, max_operands=2**62, max_results=2**62))
             merge_named_groups(graph)
             build_kernels(graph, [group for group in graph.groups() if group.merged or _is_bare(group)])
+            for made in [each for each in block.ops if _is_made_from_sizes(each)]:
+                _wrap(made)
+
+
+def _is_made_from_sizes(op: Operation) -> bool:
+    """Whether an op that each kernel has a copy of is read outside of kernels, where it is no constant."""
+    if not isinstance(op, StructuredOp) or not is_creation(op) or not any(result.uses for result in op.results):
+        return False
+    return op.body().function != "constant" or not is_static(op.results[0])
+
+
+def _wrap(op: Operation) -> None:
+    (result,), inner = op.results, op.clone()
+    yielded = YieldOp.create(operands=inner.results)
+    kernel = KernelOp([], [result.type], Region(Block([inner, yielded])), {})
+    kernel.location, kernel.results[0].name_hint = op.location, result.name_hint
+    Rewriter.replace_op(op, kernel)
 
 
 def _is_bare(group: Group) -> bool:

@@ -76,3 +76,25 @@ func.func @library(%x: tensor<8xf32>) -> tensor<2xf32> {
   %v, %p = graph.top_k %x {k = 2 : i64} : (tensor<8xf32>) -> (tensor<2xf32>, tensor<2xi64>)
   func.return %v : tensor<2xf32>
 }
+
+// -----
+
+// What is made from sizes has a kernel where the function gives it; the kernel that reads it has a copy. A number has none.
+// CHECK-LABEL: func.func @sizes(
+// CHECK-NEXT:      %n = fused.kernel() -> (tensor<1xi64>) {
+// CHECK-NEXT:        %n_1 = graph.full {shape = array<i64: 1>, dtype = i64, value = #graph.size<n>} : () -> tensor<1xi64>
+// CHECK-NEXT:        fused.yield %n_1 : tensor<1xi64>
+// CHECK-NEXT:      }
+// CHECK-NEXT:      %three = graph.full {shape = array<i64: 1>, dtype = i64, value = 3 : i64} : () -> tensor<1xi64>
+// CHECK-NEXT:      %y = fused.kernel(%x_1 = %x : tensor<?xi64, #graph.shape<n>>) -> (tensor<?xi64, #graph.shape<n>>) {
+// CHECK-NEXT:        %n_1 = graph.full {shape = array<i64: 1>, dtype = i64, value = #graph.size<n>} : () -> tensor<1xi64>
+// CHECK-NEXT:        %y_1 = graph.add %x_1, %n_1 : {{.*}} -> tensor<?xi64, #graph.shape<n>>
+// CHECK-NEXT:        fused.yield %y_1 : tensor<?xi64, #graph.shape<n>>
+// CHECK-NEXT:      }
+// CHECK-NEXT:      func.return %y, %n, %three
+func.func @sizes(%x: tensor<?xi64, #graph.shape<n>>) -> (tensor<?xi64, #graph.shape<n>>, tensor<1xi64>, tensor<1xi64>) {
+  %n = graph.full {shape = array<i64: 1>, dtype = i64, value = #graph.size<n>} : () -> tensor<1xi64>
+  %three = graph.full {shape = array<i64: 1>, dtype = i64, value = 3} : () -> tensor<1xi64>
+  %y = graph.add %x, %n : (tensor<?xi64, #graph.shape<n>>, tensor<1xi64>) -> tensor<?xi64, #graph.shape<n>>
+  func.return %y, %n, %three : tensor<?xi64, #graph.shape<n>>, tensor<1xi64>, tensor<1xi64>
+}
