@@ -12,6 +12,7 @@ import numpy as np
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import SSAValue
 
+from fuse_opt.dialects.graph.windows.pool_geometry import PoolAxis
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, F32, I8, I16, I32, I64, DType
 from fuse_opt.dialects.types.extents import is_number
@@ -181,12 +182,26 @@ def _each(call: Call, name: str) -> list[int]:
 def _avg_pool(call: Call) -> SSAValue:
     x = _with_batch(call, "self")
     options, divisor = _pool_options(call), call["divisor_override"]
-    if not dtype(x).is_float or not prod(call.shape) or (divisor and options["ceil_mode"]):
-        raise NotCoveredError("is of integers, empty, or has a divisor of its own for windows beyond the end")
+    if not dtype(x).is_float or not prod(call.shape):
+        raise NotCoveredError("is of integers or empty")
+    if divisor and options["ceil_mode"]:  # whatever the windows are of that reach beyond the end
+        return call.reshaped(_window_sums(call, x, options, 1 / divisor), call.shape)
     if divisor:
         x = call.emit.multiply(x, call.number(prod(options["kernel_shape"]) / divisor, dtype(x)))
     whole = bool(divisor) or bool(call["count_include_pad"])
     return call.reshaped(call.emit.avg_pool(x, **options, count_include_pad=whole), call.shape)
+
+
+def _window_sums(call: Call, x: SSAValue, options: dict[str, Any], factor: float) -> SSAValue:
+    """The sums of windows times a factor, of narrow floats in f32."""
+    size, strides, count = options["kernel_shape"], options["strides"], len(options["kernel_shape"])
+    pads = options["pads"]
+    along = zip(shape(x)[-count:], size, strides, pads[:count], pads[count:], strict=True)
+    behind = [PoolAxis(*axis, dilation=1, ceil=True).behind for axis in along]
+    wide = call.cast(x, F32) if dtype(x).bits < 32 else x
+    wide = call.emit.pad(wide, pads=[0, 0, *pads[:count], 0, 0, *behind])
+    total = call.emit.window_sum(wide, window=size, strides=strides)
+    return call.cast(call.emit.multiply(total, call.number(factor, dtype(total))), dtype(x))
 
 
 @handler("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")

@@ -69,6 +69,7 @@ POOLS: list[Callable[[Any], Any]] = [
     lambda x: functional.avg_pool2d(x, 3, 2, 1),
     lambda x: functional.avg_pool2d(x, (2, 3), ceil_mode=True, count_include_pad=False, padding=(1, 1)),
     lambda x: functional.avg_pool2d(x, 2, divisor_override=3),
+    lambda x: functional.avg_pool2d(x, 3, 2, 1, ceil_mode=True, divisor_override=5),
     lambda x: functional.avg_pool3d(x[None], (2, 3, 2)),
     lambda x: functional.avg_pool1d(x[0], 3),
     lambda x: functional.adaptive_avg_pool2d(x, (3, 5)),
