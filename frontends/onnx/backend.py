@@ -46,7 +46,7 @@ class FuseOptBackend(Backend):
         cls, model: Any, device: str = "CPU", *, target: str = "cpu", pipeline: str | None = None, **_: Any
     ) -> FuseOptRep:
         try:
-            return FuseOptRep(load(model), target, pipeline)
+            return FuseOptRep(load(model, strict=True), target, pipeline)
         except UnsupportedError as error:
             raise _declined(error) from error
 

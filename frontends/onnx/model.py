@@ -7,7 +7,7 @@ are first met.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
 from pathlib import Path
@@ -20,20 +20,22 @@ from fuse_opt.dialects.analysis.numerics import NUMERICS, Numerics
 from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
 from fuse_opt.dialects.interfaces.symbols import LimitError
 from fuse_opt.dialects.types.size import SizeRefusal
-from fuse_opt.frontends.builder import Array, UnsupportedTypeError, numpy_name
+from fuse_opt.frontends.builder import Array
 from fuse_opt.frontends.onnx.importer.folding import FOLDED
 from fuse_opt.frontends.onnx.importer.functions import EXPANDED
 from fuse_opt.frontends.onnx.importer.imported import Imported, Input
 from fuse_opt.frontends.onnx.importer.importer import Importer
+from fuse_opt.frontends.onnx.importer.stated import check, check_names, initializers, input_of, tensor
 from fuse_opt.frontends.onnx.operators.control_flow import CONTROL
 from fuse_opt.frontends.onnx.operators.node import (
     HANDLERS,
+    MICROSOFT,
     OnnxError,
     UnknownValuesError,
     UnsupportedError,
-    element_of,
     onnx_module,
 )
+from fuse_opt.frontends.onnx.peers import Left, NotTakenError
 
 __all__ = ["OnnxError", "OnnxModel", "UnsupportedError", "load", "supported_operators"]
 
@@ -43,18 +45,25 @@ _LARGEST_VALUE = 256
 """Elements of an input for each of whose values a program may be built."""
 
 
-def supported_operators() -> list[str]:
-    """The operators of the domain `ai.onnx` that have a handler, or are evaluated or taken apart when a model is read."""
+def supported_operators(domain: str = "") -> list[str]:
+    """The operators of a domain (`ai.onnx`) that have a handler, or are evaluated or taken apart when a model is read."""
+    if domain:
+        return sorted(MICROSOFT) if domain == "com.microsoft" else []
     return sorted({*HANDLERS, *FOLDED, *CONTROL, *EXPANDED})
 
 
 def load(
-    source: str | Path | bytes | Any, extents: Mapping[str, int] | None = None, numerics: Numerics = "finite"
+    source: str | Path | bytes | Any,
+    extents: Mapping[str, int] | None = None,
+    numerics: Numerics = "finite",
+    strict: bool = False,
 ) -> OnnxModel:
     """
     A model from a file, from the bytes of one, or from a ModelProto; `extents` says what names of extents stand for, `numerics`
     which implementations calls take: those that are right of finite values, "strict" or "fast" ones.
-    Raises OnnxError for what is no model or needs what is not supported, OSError for files.
+    Calls of a model that needs what is not supported are onnxruntime's, with one warning that says why; where that is not
+    installed, those of ONNX's reference. With `strict` they raise UnsupportedError, as `module` does in any case.
+    Raises OnnxError for what is no model, OSError for files.
     """
     onnx = onnx_module()
     if isinstance(source, str | Path | bytes):
@@ -64,29 +73,47 @@ def load(
             raise
         except Exception as error:  # protobuf's DecodeError, and what external data raises
             raise OnnxError(f"expected an ONNX model, got what cannot be decoded: {error}") from error
-    return OnnxModel(source, extents or {}, numerics)
+    return OnnxModel(source, extents or {}, numerics, strict)
 
 
 class OnnxModel:
     """A model with its weights. Calls take its inputs in order and give its outputs in a tuple."""
 
-    def __init__(self, proto: Any, extents: Mapping[str, int], numerics: Numerics = "finite") -> None:
+    def __init__(
+        self, proto: Any, extents: Mapping[str, int], numerics: Numerics = "finite", strict: bool = False
+    ) -> None:
         if not proto.graph.node and not proto.graph.output:
             raise OnnxError("expected an ONNX model, got one without a graph")
-        _check_names(proto.graph)
+        check_names(proto.graph)
         self.proto = proto
-        self.weights = _initializers(proto.graph)
+        self.weights: dict[str, Array] = {}
         """By name, the arrays that the model brings."""
-        self.inputs = tuple(_input(value, extents) for value in proto.graph.input if value.name not in self.weights)
+        self.inputs: tuple[Input, ...] = ()
         """What a call takes, in order: names, element types, and extents or their names."""
-        self.outputs = tuple(_tensor(value, "output").name for value in proto.graph.output)
+        self.outputs: tuple[str, ...] = tuple(value.name for value in proto.graph.output)
         """The names of what a call gives."""
+        self._refusal: UnsupportedError | None = None
+        self._left = Left(proto, strict)
+        try:
+            self._read(extents)
+        except UnsupportedError as error:
+            if strict:
+                raise
+            self._refusal = error
         self._imported: dict[Any, Imported] = {}
         self._programs: dict[Any, Any] = {}
         self._by_value: set[str] = set()
         self.numerics: Numerics = numerics
         """What calls take: see `graph.numerics`."""
         self._needs_numbers = False
+
+    def _read(self, extents: Mapping[str, int]) -> None:
+        """What the graph says of itself."""
+        graph = self.proto.graph
+        self.weights = initializers(graph)
+        self.inputs = tuple(input_of(value, extents) for value in graph.input if value.name not in self.weights)
+        for value in graph.output:
+            tensor(value, "output")
 
     @property
     def module(self) -> ModuleOp:
@@ -110,6 +137,8 @@ class OnnxModel:
         model states them. `weights` stand in place of the model's own. The same object for the same shapes and values.
         """
         given, replaced = dict(arrays or {}), dict(weights or {})
+        if self._refusal is not None:
+            raise self._refusal
         while True:
             key = self._key(given)
             if not replaced and key in self._imported:
@@ -132,6 +161,8 @@ class OnnxModel:
         A program is compiled when a set of shapes is first met. Raises OnnxError, and what a program raises for
         arguments that do not fit.
         """
+        if self._refusal is not None:
+            return self._left.run(self._refusal, arrays)
         if len(arrays) == len(self.proto.graph.input) != len(self.inputs):
             return self._call_with_weights(arrays, target, pipeline)
         if len(arrays) != len(self.inputs):
@@ -139,31 +170,48 @@ class OnnxModel:
             raise OnnxError(f"expected {len(self.inputs)} inputs ({names}), got {len(arrays)}")
         given = {known.name: np.asarray(array) for known, array in zip(self.inputs, arrays, strict=True)}
         for known in self.inputs:
-            _check(known, given[known.name])
-        imported = self._for_all_extents() if target == "cpu" and _is_usual(given) else None
-        if imported is None:
-            return self._run(self.specialize(given), given, target, pipeline)
+            check(known, given[known.name])
+        return self._call(given, target, pipeline)
+
+    def _call(self, given: Mapping[str, Array], target: str, pipeline: str | None) -> tuple[Array, ...]:
         from fuse_opt.tools.compiler.api import InputError
 
-        try:
-            return self._run(imported, given, target, pipeline)
-        except InputError:  # what these extents do not allow is said by the node's name
-            return self._run(self.specialize(given), given, target, pipeline)
-        except LimitError as limit:
-            # ONNX cuts a slice at the end of its axis; what reads it may have no use for a shorter one
+        imported = self._for_all_extents() if target == "cpu" and _is_usual(given) else None
+        limit: LimitError | None = None
+        if imported is not None:
             try:
-                return self._run(self.specialize(given), given, target, pipeline)
-            except OnnxError as error:
-                raise OnnxError(f"{limit}; for these shapes by themselves: {error}") from error
+                return self._compiled(imported, target, pipeline)(given)
+            except NotTakenError:
+                pass
+            except InputError:  # what these extents do not allow is said by the node's name
+                pass
+            except LimitError as error:
+                # ONNX cuts a slice at the end of its axis; what reads it may have no use for a shorter one
+                limit = error
+        if (error := self._left.reason(key := self._key(given))) is not None:
+            return self._left.run(error, list(given.values()))
+        try:
+            program = self._compiled(self.specialize(given), target, pipeline)
+        except NotTakenError as error:
+            return self._left.run(error, list(given.values()), key)
+        except OnnxError as error:
+            told = error if limit is None else OnnxError(f"{limit}; for these shapes by themselves: {error}")
+            if not isinstance(error, UnsupportedError):
+                raise told from error
+            return self._left.run(told, list(given.values()), key)
+        return program(given)
 
-    def _run(
-        self, imported: Imported, given: Mapping[str, Array], target: str, pipeline: str | None
-    ) -> tuple[Array, ...]:
-        """The outputs of the program of a module, which is compiled once."""
+    def _compiled(self, imported: Imported, target: str, pipeline: str | None) -> Callable[[Mapping[str, Array]], Any]:
+        """The program of a module, which is compiled once. Raises NotTakenError."""
         key = (target, pipeline, id(imported))
         if key not in self._programs:
-            self._programs[key] = _compiled(imported, target, pipeline, self.numerics)
-        return _run(self._programs[key], imported, given)
+            try:
+                self._programs[key] = _compiled(imported, target, pipeline, self.numerics)
+            except Exception as error:
+                if self._left.strict or target != "cpu" or pipeline is not None:
+                    raise
+                raise NotTakenError(f"{type(error).__name__}: {error}") from error
+        return lambda given: _run(self._programs[key], imported, given)
 
     def _for_all_extents(self) -> Imported | None:
         """The module with symbols for extents that the model names; None where there are none, or it needs numbers."""
@@ -182,7 +230,10 @@ class OnnxModel:
         given = {name: np.asarray(array) for name, array in zip(names, arrays, strict=True)}
         weights = {name: array for name, array in given.items() if name in self.weights}
         inputs = {name: array for name, array in given.items() if name not in weights}
-        imported = self.specialize(inputs, weights)
+        try:
+            imported = self.specialize(inputs, weights)
+        except UnsupportedError as error:
+            return self._left.run(error, arrays)
         return _run(_compiled(imported, target, pipeline, self.numerics), imported, inputs)
 
     def _key(self, given: Mapping[str, Array]) -> Any:
@@ -224,63 +275,3 @@ def _compiled(imported: Imported, target: str, pipeline: str | None, numerics: N
 def _run(program: Any, imported: Imported, given: Mapping[str, Array]) -> tuple[Array, ...]:
     results: Any = program(*imported.bind(given))
     return cast("tuple[Array, ...]", results) if isinstance(results, tuple) else (results,)
-
-
-def _check_names(graph: Any) -> None:
-    """Raises OnnxError where a name is not UTF-8: protobuf gives such strings as bytes."""
-    named = (*graph.input, *graph.output, *graph.initializer, *graph.node)
-    names: list[object] = [each.name for each in named]
-    for node in graph.node:
-        names += [node.op_type, node.domain, *node.input, *node.output]
-    if wrong := next((name for name in names if isinstance(name, bytes)), None):
-        raise OnnxError(f"expected names in UTF-8, got {wrong[:40]!r}")
-
-
-def _initializers(graph: Any) -> dict[str, Array]:
-    onnx = onnx_module()
-    if graph.sparse_initializer:
-        raise UnsupportedError("sparse initializers are not supported; expected dense ones")
-    found: dict[str, Array] = {}
-    for tensor in graph.initializer:
-        try:
-            found[tensor.name] = onnx.numpy_helper.to_array(tensor)
-        except (KeyError, TypeError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise OnnxError(
-                f"initializer '{tensor.name}': expected numbers of its type and extents; {reason}"
-            ) from error
-    return found
-
-
-def _tensor(value: Any, what: str) -> Any:
-    """An input or output that is a tensor, or of which nothing is said."""
-    kind = value.type.WhichOneof("value")
-    if kind not in ("tensor_type", None):
-        raise UnsupportedError(f"{what} '{value.name}': expected a tensor, got {kind.removesuffix('_type')}")
-    return value
-
-
-def _input(value: Any, extents: Mapping[str, int]) -> Input:
-    type_ = _tensor(value, "input").type
-    try:
-        element = element_of(type_.tensor_type.elem_type)
-    except UnsupportedTypeError as error:
-        raise UnsupportedError(f"input '{value.name}': {error}") from error
-    if not type_.tensor_type.HasField("shape"):
-        return Input(value.name, element, None)
-    stated = type_.tensor_type.shape.dim
-    # Some exporters write -1 for an extent that is not known.
-    dims = [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param for dim in stated]
-    return Input(value.name, element, tuple(extents.get(dim, dim) if isinstance(dim, str) else dim for dim in dims))
-
-
-def _check(known: Input, array: Array) -> None:
-    if array.dtype.name != numpy_name(known.element):
-        raise OnnxError(f"input '{known.name}': expected {known.element}, got an array of {array.dtype.name}")
-    if (stated := known.shape) is None:
-        return
-    fits = len(stated) == array.ndim and all(
-        isinstance(extent, str) or extent == size for extent, size in zip(stated, array.shape, strict=True)
-    )
-    if not fits:
-        raise OnnxError(f"input '{known.name}': expected {known}, got shape {list(array.shape)}")

@@ -83,7 +83,7 @@ def call_fault(program: Program, model: Any, target: str, again: bool) -> str | 
 def fault(program: Program, target: str) -> str | None:
     """What is wrong with a graph; raises UnsupportedError where it is refused."""
     try:
-        model = load(program.model(), numerics="finite" if program.seed % 2 else "strict")
+        model = load(program.model(), numerics="finite" if program.seed % 2 else "strict", strict=True)
         thread_pool.set_num_threads(1 + program.seed % 2)
         if (found := call_fault(program, model, target, again=True)) or not program.dims:
             return found

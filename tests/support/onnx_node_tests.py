@@ -47,7 +47,7 @@ def operators(graph: Any) -> set[str]:
 
 def run_case(case: Any, target: str, runner: Any) -> None:
     """Raises AssertionError for a wrong result, UnsupportedError for what is declined."""
-    model = load(case.model)
+    model = load(case.model, strict=True)
     for inputs, expected in case.data_sets:
         arrays = [runner._normalize_tensor(item) for item in inputs]
         wanted = [runner._normalize_tensor(item) for item in expected]
@@ -82,7 +82,7 @@ def light_models(target: str) -> int:
     failed = 0
     for path in sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx")):
         start = time.perf_counter()
-        model = load(path)
+        model = load(path, strict=True)
         shape = tuple(int(extent) for extent in model.inputs[0].shape or ())
         ramp = (np.arange(math.prod(shape)).reshape(shape) / math.prod(shape)).astype(np.float32)
         (stored,) = (onnx.load_tensor(str(file)) for file in path.parent.glob(f"{path.stem}_output_0.pb"))
@@ -93,7 +93,7 @@ def light_models(target: str) -> int:
             runtime.set_default_logger_severity(3)  # else a line for each initialiser that nothing uses
             session = runtime.InferenceSession(proto.SerializeToString())
             (wanted,) = session.run(None, {model.inputs[0].name: ramp})
-            differences.append(difference(load(proto)(ramp, target=target)[0], wanted))
+            differences.append(difference(load(proto, strict=True)(ramp, target=target)[0], wanted))
         passed = max(differences) <= 1e-4
         failed += not passed
         words = ", ".join(f"{number:.1e}" for number in differences)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 import numpy as np
@@ -39,3 +40,21 @@ def _type_of(slot: Slot, onnx: Any) -> Any:
     value = cast(Value, slot.value)
     element = helper.np_dtype_to_tensor_dtype(np.dtype(numpy_name(dtype(value))))
     return helper.make_tensor_type_proto(element, [None if n == DYNAMIC_INDEX else n for n in shape(value)])
+
+
+def resolved(onnx: Any, node: Any, given: Mapping[str, Any], absent: AbstractSet[str]) -> Any:
+    """A node of a function's body with the call's attributes, and without the operands that the call leaves out."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    for position, name in enumerate(copy.input):
+        if name in absent:
+            copy.input[position] = ""
+    del copy.attribute[:]
+    for attribute in node.attribute:
+        if not attribute.ref_attr_name:
+            copy.attribute.add().CopyFrom(attribute)
+        elif attribute.ref_attr_name in given:
+            added = copy.attribute.add()
+            added.CopyFrom(given[attribute.ref_attr_name])
+            added.name = attribute.name
+    return copy

@@ -23,45 +23,22 @@ from fuse_opt.frontends.builder import (
     Value,
     element_type,
 )
+from fuse_opt.frontends.onnx.importer.families import of_sizes
 from fuse_opt.frontends.onnx.importer.folding import FOLDED, Folder, FoldingError
-from fuse_opt.frontends.onnx.importer.functions import function_of
+from fuse_opt.frontends.onnx.importer.functions import function_of, resolved
 from fuse_opt.frontends.onnx.importer.imported import Imported, Input
 from fuse_opt.frontends.onnx.importer.size_folding import cut, fold_sizes, has_sizes
-from fuse_opt.frontends.onnx.operators import attention as onnx_attention
-from fuse_opt.frontends.onnx.operators import indexing as onnx_indexing
-from fuse_opt.frontends.onnx.operators import movement as onnx_movement
-from fuse_opt.frontends.onnx.operators import pointwise as onnx_pointwise
-from fuse_opt.frontends.onnx.operators import products as onnx_products
-from fuse_opt.frontends.onnx.operators import random as onnx_random
-from fuse_opt.frontends.onnx.operators import recurrence as onnx_recurrence
-from fuse_opt.frontends.onnx.operators import reductions as onnx_reductions
-from fuse_opt.frontends.onnx.operators import resize as onnx_resize
-from fuse_opt.frontends.onnx.operators import windows as onnx_windows
 from fuse_opt.frontends.onnx.operators.control_flow import CONTROL
 from fuse_opt.frontends.onnx.operators.node import (
-    HANDLERS,
     Node,
     OnnxError,
     Slot,
     UnknownValuesError,
     UnsupportedError,
+    handler_of,
     is_value,
     onnx_module,
 )
-
-FAMILIES = (
-    onnx_pointwise,
-    onnx_movement,
-    onnx_indexing,
-    onnx_reductions,
-    onnx_windows,
-    onnx_products,
-    onnx_attention,
-    onnx_recurrence,
-    onnx_resize,
-    onnx_random,
-)
-"""The modules that enter handlers into the table."""
 
 _LARGEST_INLINE = 1 << 16
 """Elements of a regular array that is computed in the program instead of stored beside it."""
@@ -193,7 +170,7 @@ class Importer:
             opset,
             slots,
             list(proto.output),
-            {a.name: _attribute(self._onnx, a) for a in proto.attribute},
+            {a.name: self._onnx.helper.get_attribute_value(a) for a in proto.attribute},
             self._materialize,
         )
         if depth > _DEEPEST:
@@ -211,8 +188,8 @@ class Importer:
                 for position in range(len(slots)):
                     if node.has(position):
                         node.known(position)
-            if is_ours and proto.op_type in HANDLERS:
-                return self._outputs(node, HANDLERS[proto.op_type](node, self._emit))
+            if (build := handler_of(domain, proto.op_type)) is not None:
+                return self._outputs(node, build(node, self._emit))
         except (VerifyException, ScalarTypeError, UnsupportedTypeError) as error:
             raise UnsupportedError(f"{label}: {error}") from error
         except UnknownExtentError as error:
@@ -236,7 +213,7 @@ class Importer:
         if not all(slot is None or slot.array is not None for slot in node.slots):
             return None
         if any(slot is not None and has_sizes(slot.array) for slot in node.slots):
-            if domain == "" and (make := onnx_movement.OF_SIZES.get(proto.op_type)) is not None:
+            if domain == "" and (make := of_sizes(proto.op_type)) is not None:
                 return self._outputs(node, make(node, self._emit))
             if domain != "":
                 return None
@@ -250,7 +227,7 @@ class Importer:
         try:
             return self._outputs(node, self._folder.evaluate(proto, node.slots, node.opset, domain))
         except FoldingError:
-            if domain == "" and proto.op_type in HANDLERS:
+            if handler_of(domain, proto.op_type) is not None:
                 return None  # ours may take what the reference does not
             raise
 
@@ -297,32 +274,11 @@ class Importer:
                 inner[name] = slot
         given = {a.name: a for a in proto.attribute}
         defaults = {a.name: a for a in function.attribute_proto}
-        nodes = [self._resolved(node, {**defaults, **given}, function, inner) for node in function.node]
+        absent = {name for name in function.input if name not in inner}
+        nodes = [resolved(self._onnx, node, {**defaults, **given}, absent) for node in function.node]
         self._nodes(nodes, inner, {**opsets, **_opsets(function.opset_import)}, depth + 1)
         pairs = zip(proto.output, function.output, strict=False)
         return [(name, _found(inner, source, proto.op_type)) for name, source in pairs if name]
-
-    def _resolved(self, node: Any, given: Mapping[str, Any], function: Any, inner: Mapping[str, Slot]) -> Any:
-        """A node of a function's body with the call's attributes, and without the operands that the call leaves out."""
-        copy = self._onnx.NodeProto()
-        copy.CopyFrom(node)
-        absent = {name for name in function.input if name not in inner}
-        for position, name in enumerate(copy.input):
-            if name in absent:
-                copy.input[position] = ""
-        del copy.attribute[:]
-        for attribute in node.attribute:
-            if not attribute.ref_attr_name:
-                copy.attribute.add().CopyFrom(attribute)
-            elif attribute.ref_attr_name in given:
-                added = copy.attribute.add()
-                added.CopyFrom(given[attribute.ref_attr_name])
-                added.name = attribute.name
-        return copy
-
-
-def _attribute(onnx: Any, attribute: Any) -> Any:
-    return onnx.helper.get_attribute_value(attribute)
 
 
 def _opsets(imports: Iterable[Any]) -> dict[str, int]:

@@ -21,6 +21,11 @@ _Handler = TypeVar("_Handler", bound=Handler)
 
 HANDLERS: dict[str, Handler] = {}
 """By operator of the domain `ai.onnx`: how a node of it becomes graph ops."""
+MICROSOFT: dict[str, Handler] = {}
+"""The same by operator of `com.microsoft`, as onnxruntime's optimiser writes them."""
+
+
+_IN_BOTH = ("SimplifiedLayerNormalization",)
 
 
 class OnnxError(ValueError):
@@ -41,15 +46,22 @@ class UnknownValuesError(Exception):
         """The node that has the operand."""
 
 
-def handler(*operators: str) -> Callable[[_Handler], _Handler]:
-    """Enters a function into the table."""
+def handler(*operators: str, table: dict[str, Handler] = HANDLERS) -> Callable[[_Handler], _Handler]:
+    """Enters a function into a table."""
 
     def enter(function: _Handler) -> _Handler:
         for operator in operators:
-            HANDLERS[operator] = function
+            table[operator] = function
         return function
 
     return enter
+
+
+def handler_of(domain: str, operator: str) -> Handler | None:
+    """How a node becomes graph ops; onnxruntime has operators of its own in the domain `ai.onnx`, too."""
+    if domain == "":
+        return HANDLERS.get(operator) or (MICROSOFT.get(operator) if operator in _IN_BOTH else None)
+    return MICROSOFT.get(operator) if domain == "com.microsoft" else None
 
 
 def onnx_module(name: str = "onnx") -> Any:

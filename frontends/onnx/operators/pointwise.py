@@ -107,6 +107,11 @@ def prelu(n: Node, g: Emitter) -> Results:
     return g.prelu(x, slope)
 
 
+@handler("BitCast")
+def bit_cast(n: Node, g: Emitter) -> Results:
+    return g.bitcast(n.operand(0), dtype=n.element("to", dtype(n.operand(0))))
+
+
 @handler("Identity")
 def identity(n: Node, g: Emitter) -> Results:
     return n.operand(0)

@@ -1,15 +1,21 @@
-"""ONNX operators that are products of matrices, and quantised ones."""
+"""ONNX operators that are products of matrices, and quantised ones; spectra are products with waves."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F32, I8, I32, U8, DType, Kind
-from fuse_opt.frontends.builder import Emitter, Value, extents, rank
+from fuse_opt.frontends.builder import Array, Emitter, Value, extents, numpy_name, rank
 from fuse_opt.frontends.onnx.operators.byte_convolutions import channels_first, integer_convolution
 from fuse_opt.frontends.onnx.operators.byte_products import byte_product
+from fuse_opt.frontends.onnx.operators.movement import sliced
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
+
+_LONGEST = 1024
+"""Elements of which a spectrum is a product with a matrix; there are faster ways for more."""
 
 
 @handler("MatMul")
@@ -18,7 +24,7 @@ def matmul(n: Node, g: Emitter) -> Results:
 
 
 @handler("Gemm")
-def gemm(n: Node, g: Emitter) -> Results:
+def gemm(n: Node, g: Emitter) -> Value:
     alpha, beta = n.number("alpha", 1.0), n.number("beta", 1.0)
     flags = {"transpose_a": n.flag("transA"), "transpose_b": n.flag("transB")}
     operands = n.operands()
@@ -131,3 +137,50 @@ def qlinear_conv(n: Node, g: Emitter) -> Results:
     y = g.multiply(g.cast(y, F32), g.divide(g.multiply(x_scale, weight_scale), y_scale))
     y = g.quantize_linear(y, g.number(1.0, F32), _scalar(n, g, 7))
     return channels_first(g, y) if is_last else y
+
+
+@handler("DFT")
+def dft(n: Node, g: Emitter) -> Results:
+    x, last = n.operand(0), rank(n.operand(0)) - 1
+    axis = (n.known_integer(2, -2) if n.opset >= 20 else n.integer("axis", 1)) % rank(x)
+    inverse, half = n.flag("inverse"), n.flag("onesided")
+    length = n.known_integer(1) or (2 * (extents(x)[axis] - 1) if inverse and half else extents(x)[axis])
+    if not 0 < length <= _LONGEST or axis == last:
+        raise n.refuse(f"spectra of {length} elements on axis {axis} are not supported")
+    side = length // 2 + 1 if half else length
+    pads = [0] * 2 * rank(x)
+    pads[rank(x) + axis] = (side if inverse else length) - extents(x)[axis]
+    x = g.pad(x, pads=pads) if any(pads) else x
+    parts = [sliced(g, x, [k], [k + 1], [last], [1]) for k in range(extents(x)[last])]
+    found = _products(n, g, parts, axis, (length, side), inverse)
+    return found[0] if inverse and half else g.concat(*found, axis=last)
+
+
+def _products(
+    n: Node, g: Emitter, parts: list[Value], axis: int, counts: tuple[int, int], inverse: bool
+) -> list[Value]:
+    """
+    Real and imaginary part of the sums over an axis with waves, of which only those of one `side` are kept: of an inverse each of
+    these stands for the two that are alike.
+    """
+    length, side = counts
+    angles = 2 * np.pi / length * (np.outer(np.arange(length), np.arange(side)) % length)
+    scales = np.ones(side)
+    if inverse:
+        twice = (np.arange(side) % length != 0) & (2 * np.arange(side) != length) & (side != length)
+        scales = np.where(twice, 2.0, 1.0) / length
+    cosine, sine = (scales * wave for wave in (np.cos(angles), np.sin(angles)))
+    waves = [wave.T if inverse else wave for wave in (cosine, sine)]
+    cosines, sines = ([_along(n, g, part, wave, axis) for part in parts] for wave in waves)
+    real, imaginary = cosines[0], sines[0] if inverse else g.negative(sines[0])
+    if len(parts) == 2:
+        real = (g.subtract if inverse else g.add)(real, sines[1])
+        imaginary = g.add(imaginary, cosines[1])
+    return [real, imaginary]
+
+
+def _along(n: Node, g: Emitter, x: Value, matrix: Array, axis: int) -> Value:
+    last, weights = rank(x) - 1, n.constant(matrix.astype(numpy_name(dtype(x))))
+    there = [k for k in range(rank(x)) if k != axis] + [axis]
+    back = [*range(axis), last, *range(axis, last)]
+    return g.permute_dims(g.matmul(g.permute_dims(x, axes=there), weights), axes=back)

@@ -20,7 +20,7 @@ def one(text: str, weights: dict[str, Any], opset: int = 21) -> Any:
     proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]> {text}')
     for name, array in weights.items():
         proto.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
-    return load(proto)
+    return load(proto, strict=True)
 
 
 def floats(*shape: int) -> Any:
@@ -147,3 +147,40 @@ def test_windows_that_start_in_the_padding_behind_are_none():
         np.ones((1, 1, 3), np.float32)
     )
     assert found.tolist() == [[[1, 2]]]
+
+
+@pytest.mark.parametrize("body", ("y = Shape (x)", "y = Size (x)", "s = Shape (x) y = ConstantOfShape (s)"))
+def test_sizes_are_results(body: str):
+    """seed 50233: numbers that extents with names make were in no kernel where nothing but the result reads them."""
+    kind = {"y = Shape (x)": "int64[2]", "y = Size (x)": "int64"}.get(body, "float[n, m]")
+    model = one(f"l (float[n, m] x) => ({kind} y) {{ {body} }}", {})
+    for shape in ((2, 3), (5, 1)):
+        (found,) = model(floats(*shape))
+        assert (found.shape if found.ndim == 2 else found.tolist()) in (shape, list(shape), shape[0] * shape[1])
+
+
+def test_extents_of_resize_are_products_in_f32():
+    """seed 50502: 10 * 1.3 is 13 there, though 1.3 as f32 is a little less."""
+    scales = np.array([1, 1, 1.3], np.float32)
+    model = one('r (float[1, 1, 10] x) => (float y) { y = Resize <mode = "linear"> (x, , s) }', {"s": scales})
+    assert model(floats(1, 1, 10), target="reference")[0].shape == (1, 1, 13)
+
+
+@pytest.mark.parametrize("length", (5, 6, 8))
+def test_spectra(length: int):
+    """Real and complex ones, cut and padded, of one side, and their inverses."""
+    x, numbers = floats(2, 6, 1), {"n": np.array(length)}
+    whole = np.fft.fft(x[..., 0], length)
+    (found,) = one("d (float[2, 6, 1] x) => (float y) { y = DFT (x, n) }", numbers)(x, target="reference")
+    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], whole, rtol=1e-4, atol=1e-5)
+    (half,) = one("d (float[2, 6, 1] x) => (float y) { y = DFT <onesided = 1> (x, n) }", numbers)(x, target="reference")
+    np.testing.assert_allclose(half, found[:, : length // 2 + 1], rtol=1e-4, atol=1e-5)
+    given = f"float[2, {length // 2 + 1}, 2] x"
+    (back,) = one(f"d ({given}) => (float y) {{ y = DFT <inverse = 1, onesided = 1> (x, n) }}", numbers)(half)
+    np.testing.assert_allclose(
+        back[..., 0], np.fft.irfft(half[..., 0] + 1j * half[..., 1], length), rtol=1e-4, atol=1e-5
+    )
+    (again,) = one(f"d (float[2, {length}, 2] x) => (float y) {{ y = DFT <inverse = 1> (x) }}", {})(found)
+    wanted = np.zeros((2, length))
+    wanted[:, : min(length, 6)] = x[:, :length, 0]
+    np.testing.assert_allclose(again[..., 0], wanted, rtol=1e-4, atol=1e-5)

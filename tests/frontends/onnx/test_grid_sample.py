@@ -44,6 +44,6 @@ def check(
     given = {"x": rng.standard_normal(shape), "g": rng.uniform(-2.2, 2.2, grid_shape)}
     given = {key: array.astype(element) for key, array in given.items()}
     (wanted,) = runtime.InferenceSession(model.SerializeToString()).run(None, given)
-    (found,) = load(model)(*given.values(), target="reference")
+    (found,) = load(model, strict=True)(*given.values(), target="reference")
     assert found.dtype == wanted.dtype
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)

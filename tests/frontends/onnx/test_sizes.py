@@ -72,7 +72,7 @@ def test_attention_with_a_mask_of_positions():
     for name, extents in weights.items():
         array = (rng.standard_normal(extents) / 6).astype(np.float32)
         proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    model = load(proto)
+    model = load(proto, strict=True)
     shapes = [(2, 7), (1, 13), (3, 1), (1, 64)]
     check_one_program(model, [{"x": rng.standard_normal((*shape, 32)).astype(np.float32)} for shape in shapes])
 
@@ -115,7 +115,7 @@ def test_positions_from_a_table_up_to_a_size():
     proto = onnx.parser.parse_model(_POSITIONS)
     for name, array in (("known_ids", np.arange(20)[None]), ("yes", np.array([True]))):
         proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    model, expected = load(proto), onnx.reference.ReferenceEvaluator(proto)
+    model, expected = load(proto, strict=True), onnx.reference.ReferenceEvaluator(proto)
     for batch, seq, past in ((2, 3, 5), (1, 1, 19), (3, 12, 1), (1, 7, 7)):
         floats = [rng.standard_normal(extents).astype(np.float32) for extents in ((batch, past, 8), (20, 8))]
         given = dict(zip(("ids", "cache", "table"), (rng.integers(0, 20, (batch, seq)), *floats), strict=True))
@@ -148,7 +148,7 @@ def test_convolutions_of_images_of_any_extents():
     }
     images = ((1, 3, 2, 2), (2, 3, 9, 70), (3, 3, 17, 8), (1, 3, 40, 33))
     check_one_program(
-        load(onnx.parser.parse_model(_IMAGES)),
+        load(onnx.parser.parse_model(_IMAGES), strict=True),
         [{"x": rng.standard_normal(shape, np.float32), **weights} for shape in images],
     )
 
@@ -156,7 +156,7 @@ def test_convolutions_of_images_of_any_extents():
 def test_windows_that_do_not_fit_are_refused_by_the_node():
     """onnx_fuzz.py, seed 30161: the program for all extents was at a loss for these, and said so of itself."""
     head = '<ir_version: 9, opset_import: ["" : 18]> p (float[1, 1, n] x) => (float[1, 1, m] y)'
-    model = load(onnx.parser.parse_model(head + "{ [pool] y = LpPool <kernel_shape = [5]> (x) }"))
+    model = load(onnx.parser.parse_model(head + "{ [pool] y = LpPool <kernel_shape = [5]> (x) }"), strict=True)
     with pytest.raises(OnnxError, match="operator LpPool, node 'pool': a window of 5 elements"):
         model(np.ones((1, 1, 3), np.float32))
     assert model(np.ones((1, 1, 4), np.float32))[0].shape == (1, 1, 0)
