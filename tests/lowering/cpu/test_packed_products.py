@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -13,7 +14,10 @@ from lowered_programs import needs_compiler
 from thread_counts import by_threads
 
 import fuse_opt
+from fuse_opt.dialects.analysis.contractions.packed_panels import NARROW_BITS
 from fuse_opt.dialects.analysis.contractions.products import MATMUL
+from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.lowering.cpu.matmul.tilings.choice import choose_tiling
 from fuse_opt.lowering.emit.c import build_program
 from fuse_opt.runtime.prepared import PreparedProgram
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
@@ -177,6 +181,17 @@ def test_a_weight_that_is_written_in_place_between_calls_is_packed_anew() -> Non
     for change in (0, 1, 0, 2):
         memory[1, 7, change::3] += change
         np.testing.assert_allclose(program(case.x, case.b), np.maximum(case.x @ memory[1] + case.b, 0), 1e-4, 1e-4)
+
+
+def test_rows_that_meet_panels_in_memory_are_read_where_they_lie() -> None:
+    """Blocks of them are about a quarter of a second cache, but not of panels that no cache holds."""
+    product = Contraction((), 591, 384, 1536, (1536, 1), (384, 1))
+    assert choose_tiling(product, 4, bits=NARROW_BITS).copied_depth
+    read = choose_tiling(product, 4, packed=16, bits=NARROW_BITS)
+    assert read.copied_depth == 0 and 8 <= read.row_blocks <= 10
+    one = choose_tiling(replace(product, rows=64), 4, packed=16, bits=NARROW_BITS)
+    far = choose_tiling(replace(product, columns=1 << 12), 4, packed=16, bits=NARROW_BITS)
+    assert (one.row_blocks, far.row_blocks) == (1, 2)
 
 
 @needs_compiler

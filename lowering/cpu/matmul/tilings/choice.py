@@ -31,6 +31,7 @@ from fuse_opt.lowering.cpu.matmul.tilings.tile_copies import (
     TALL_BLOCK_ROWS,
     copies_tiles,
     panels_of_copies,
+    rows_beside_panels,
     tiles_of_block,
 )
 from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import (
@@ -160,8 +161,11 @@ def choose_tiling(
     if by_tiles := not computed[0] and copies_tiles(product, group, stored):
         copied = product.depth
     is_narrow_tile = vectors is NARROW and group == 1 and not along_depth
-    near = is_narrow_tile and not copied and copies_near(product, stored)
-    block = max(1, min(_block_rows(product, stored) // max(height, 1), shape.tiles))
+    near = is_narrow_tile and packed is None and not copied and copies_near(product, stored)
+    block_rows = _block_rows(product, stored)
+    if is_narrow_tile and packed is not None and not copied:
+        block_rows = min(block_rows, rows_beside_panels(product, itemsize))
+    block = max(1, min(block_rows // max(height, 1), shape.tiles))
     is_plain = not (computed[1] or along_depth or shape.pads or (arithmetic is not None and arithmetic.is_narrow))
     turns = converts or computed[0] or product.lhs[-1] != 1
     transposed = product.lhs[-1] != 1 and product.depth > 1
