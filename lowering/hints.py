@@ -40,6 +40,10 @@ FILLED = "fused.filled"
 """Attribute of such memory: loops over it alone, which go to the end of a whole vector, write it before others load from it."""
 
 
+LASTING = "fused.lasting"
+"""Attribute of memory of a function's own that is there once for all of its calls, zeros at first."""
+
+
 VECTOR_BITS = "fused.vector"
 """Attribute of a function: how wide vectors a compiler is to prefer in it."""
 

@@ -109,7 +109,7 @@ TABLE = Knob(
     ("pointwise",),
     True,
     "whether what a long chain of operations makes of one number of f16 or bf16 is [looked up](#transforms-of-loops), where a "
-    "task has many elements: by the same model, or always",
+    "launch has many elements: by the same model, or always",
     ("never", "always"),
 )
 LENT = Knob(

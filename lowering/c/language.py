@@ -42,6 +42,8 @@ class CLanguage:
     launch_bounds: str = ""
     restrict: str = "restrict"
     local_array: str = "{} {}[{}]"
+    lasting_array: str | None = None
+    """The same of one that is there once for all calls; None where there is none."""
     local_vector: str | None = None
     """The same of a variable that is a vector of {2} elements; None where there is none."""
     shared_array: str | None = None
@@ -250,6 +252,7 @@ C = CLanguage(
     },
     helpers=c_helpers,
     local_array="{} {}[{}] __attribute__((aligned(64)))",
+    lasting_array="static {} {}[{}] __attribute__((aligned(64)))",
     local_vector="{0} {1} __attribute__((vector_size({2} * sizeof({0}))))",
     scalar=('__asm__("");',),
     rolled=("#ifdef __clang__", "#pragma clang loop unroll(disable)", "#endif"),

@@ -24,7 +24,7 @@ from fuse_opt.lowering.c.expressions import CPrintError, Facts, bound_of
 from fuse_opt.lowering.c.headers.functions import called_helpers, is_helper_target
 from fuse_opt.lowering.c.language import CLanguage
 from fuse_opt.lowering.c.names import NameScope, comment_lines, global_identifier
-from fuse_opt.lowering.hints import HALF_LINES, LARGE_BUFFER, REGISTER, SMALL_BUFFERS, VECTOR_BITS
+from fuse_opt.lowering.hints import HALF_LINES, LARGE_BUFFER, LASTING, REGISTER, SMALL_BUFFERS, VECTOR_BITS
 from fuse_opt.lowering.inner_ops import inner_ops
 
 __all__ = ["CPrintError", "CPrinter", "FunctionText", "print_function", "print_translation_unit"]
@@ -189,6 +189,8 @@ class CPrinter(ControlPrinter):
                 self.print_load(op)
             case memref.StoreOp():
                 self.print_store(op)
+            case memref.AllocaOp() if LASTING in op.attributes:
+                self._print_array(op.memref, op, self.language.lasting_array)
             case memref.AllocaOp():
                 uses = (use.operation for use in op.memref.uses)
                 is_vector = REGISTER in op.attributes and all(

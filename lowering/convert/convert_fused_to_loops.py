@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -20,7 +20,7 @@ from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody, written_elements
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import CUT, REGISTER_BITS, TABLE, UNROLL, WINDOW
+from fuse_opt.dialects.fused.knobs import CUT, REGISTER_BITS, TABLE, TASKS, UNROLL, WINDOW
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
@@ -66,7 +66,7 @@ from fuse_opt.lowering.loops.scalar_loops import leave_scalar
 from fuse_opt.lowering.loops.shared_exponentials import share_exponentials
 from fuse_opt.lowering.loops.strip_mining import unroll_vectors
 from fuse_opt.lowering.loops.tails.masked_tails import mask_tails
-from fuse_opt.lowering.loops.value_tables import least_tasks, look_up_values, lookup_of
+from fuse_opt.lowering.loops.value_tables import WORTH_A_THREAD, has_table, look_up_values, lookup_of
 from fuse_opt.lowering.loops.vector_widths import WIDTH
 
 
@@ -131,7 +131,8 @@ class _LoopsConverter(ModuleConverter[_Generated]):
         phases = list(build_phases(kernel, passes, memory))
         functions: list[func.FuncOp] = []
         for number, loops in enumerate(phases):
-            bits, lines_alone = _transform(kernel, loops, bool(passes))
+            loops, bits, lines_alone = _transform(kernel, loops, bool(passes))
+            phases[number] = loops
             if len(phases) == 1 and passes:
                 loops = phases[number] = _with_versions(kernel, passes, memory, loops)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
@@ -184,8 +185,10 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 put_first(self.block, declaration)
 
 
-def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[int, bool]:
-    """What is done to the loops of a kernel; gives the bits of vectors, and whether these are for the sake of lines alone."""
+def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[KernelLoops, int, bool]:
+    """
+    What is done to the loops of a kernel; gives them, the bits of vectors, and whether these are for the sake of lines alone.
+    """
     lookup = lookup_of(loops.body)
     choose_narrow(loops.body)
     sizes = {value: size for value, size in loops.size_arguments().items() if not are_starts([size])}
@@ -209,7 +212,7 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
     store_clean(loops.body, loops.helpers)
     convert_in_blocks(loops.body, loops.helpers)
     distribute_loops(loops.body, loops.tasks, CUT.word(kernel), WINDOW.number(kernel))
-    least = least_tasks(instructions(loops.body), TABLE.word(kernel))
+    looks_up = has_table(instructions(loops.body), TABLE.word(kernel))
     ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers, loops.shared)
     bits, lines_alone = vector_bits(kernel, loops.body), is_for_lines_alone(kernel, loops.body)
     lanes, only_results = min(REGISTER_BITS.number(kernel) // 32, WIDTH), not (has_passes or sizes)
@@ -221,10 +224,11 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
     carry_digits(loops.body)
     if sizes and (register := REGISTER_BITS.number(kernel)) < WIDEST:
         split_registers(loops.body, register // 32)
-    if lookup is not None and not is_nontemporal(kernel):
-        look_up_values(loops.body, lookup, loops.tasks, least, loops.helpers)
+    looks_up = looks_up and lookup is not None and not is_nontemporal(kernel)
+    if lookup is not None and looks_up and look_up_values(loops.body, lookup, loops.tasks, loops.helpers):
+        loops = loops if TASKS.count(kernel) else replace(loops, grain=max(loops.grain, WORTH_A_THREAD))
     leave_scalar(loops.body)
-    return bits, lines_alone
+    return loops, bits, lines_alone
 
 
 def _with_versions(
@@ -235,13 +239,11 @@ def _with_versions(
     if (short := short_version(kernel, passes)) is not None:
         body = merge_equal_reductions((scheduled(short.kernel) or passes)[0])
         if (packed := build_packed_loops(short.kernel, body, memory)) is not None:
-            _transform(short.kernel, packed, True)
-            made.append((short, packed))
+            made.append((short, _transform(short.kernel, packed, True)[0]))
     for version in versions_of(kernel, passes):
         phases = build_phases(version.kernel, scheduled(version.kernel) or (), memory)
         if len(phases) == 1:
-            _transform(version.kernel, phases[0], True)
-            made.append((version, phases[0]))
+            made.append((version, _transform(version.kernel, phases[0], True)[0]))
     return join_versions(made, loops)
 
 

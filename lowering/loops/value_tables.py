@@ -4,16 +4,22 @@
 
 becomes
 
-    %many = %end - %begin >= 150000
-    scf.if %many { fo_every_bf16(%table) }
-    %from, %to = %many ? %table, %table : %x, %y
-    %first, %last = %many ? 0, 65536 : %begin, %end
+    %table, %made = alloca {fused.lasting}
+    %turn = fo_turn_of_table(%made, %end - %begin)
+    %makes, %looks = %turn == 1, %turn != 0
+    scf.if %makes { fo_every_bf16(%table) }
+    %from, %to = %makes ? %table, %table : %x, %y
+    %first, %last = %makes ? 0, 65536 : %begin, %turn == 2 ? %begin : %end
     scf.parallel (%i = %first to %last) { %t = tanh(load %from[%i]); store exp(%t), %to[%i] }
-    scf.if %many { fo_look_up_bf16(%table, %x, %y, %begin, %end) }
+    scf.if %makes { fo_table_is_made(%made) }
+    scf.if %looks { fo_look_up_bf16(%table, %x, %y, %begin, %end) }
 
-so that the loop is there once. A table of f16 or bf16 has 65536 entries, 128 KiB; numbers that occur often share few of its
-lines, so that a first cache holds them. Looking up an element takes about 1.2 cycles, 1.7 of arbitrary bits, for which a second
-cache has the table (Zen 4). The bits are those of the loop.
+so that the loop is there once. A table of f16 or bf16 has 65536 entries, 128 KiB, and is there once for all calls of a program: a
+task makes it when as many elements were computed as it has entries, so that no call takes longer than twice the time without
+(as whoever rents until the rent has reached the price: Karlin, Manasse, Rudolph and Sleator, "Competitive snoopy caching", 1988);
+other threads compute theirs meanwhile. Numbers that occur often share few of its lines, so that a first cache holds them. Looking
+up an element takes about 1.2 cycles, 1.7 of arbitrary bits, for which a second cache has the table (Zen 4). The bits are those of
+the loop.
 """
 
 from __future__ import annotations
@@ -22,13 +28,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import DYNAMIC_INDEX, BFloat16Type, Float16Type, MemRefType, NoneType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, BFloat16Type, Float16Type, IndexType, MemRefType, NoneType, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
+from fuse_opt.lowering.hints import LASTING
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, Helpers, constant
 
 ENTRIES = 1 << 16
@@ -36,9 +43,13 @@ LOOKED_UP = 36.0
 """Instructions for a vector, as the model of distribution counts them, that cost what looking up its elements does."""
 WORTH = 45.0
 """Of a chain, for which it pays."""
-MARGIN = 1.25
-"""For how many times the elements, with which both would take the same time, it is done."""
+FEWEST = 1 << 13
+"""Elements of a launch, for which it is done: those of fewer would not find the table in near caches."""
+WORTH_A_THREAD = 1 << 14
+"""Elements that are looked up in some microseconds, which sharing them with another thread takes, too."""
 _KINDS: dict[Attribute, str] = {BFloat16Type(): "bf16", Float16Type(): "f16"}
+_NEITHER, _MAKES, _LOOKS = 0, 1, 2
+"""What a task does with the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +90,20 @@ def _is_over_tasks(loop: scf.ParallelOp, body: Block) -> bool:
     return bounds == list(body.args[-2:]) and not loop.initVals and constant(loop.step[0]) == 1
 
 
-def least_tasks(instructions: float, word: str) -> int | None:
-    """From how many elements on a table pays for an iteration of so many instructions, by the entry of a schedule."""
-    if word == "never" or (word == "modelled" and instructions < WORTH):
-        return None
-    return ENTRIES if word == "always" else int(ENTRIES * MARGIN * instructions / (instructions - LOOKED_UP))
+def has_table(instructions: float, word: str) -> bool:
+    """Whether a table pays for an iteration of so many instructions, by the entry of a schedule."""
+    return word == "always" or (word == "modelled" and instructions >= WORTH)
 
 
-def look_up_values(body: Block, found: Lookup, tasks: Extent, least: int | None, helpers: Helpers) -> None:
+def look_up_values(body: Block, found: Lookup, tasks: Extent, helpers: Helpers) -> bool:
     """
-    Rewrites the function of a kernel in place, when all else was done to it: where a task has `least` elements, which one of a
-    launch of so many tasks may have, it looks them up.
+    Rewrites the function of a kernel in place, when all else was done to it, where a launch has so many tasks that it pays;
+    whether it does.
     """
-    if least is not None and estimate(tasks) >= least:
-        _Table(body, found, helpers).put(least)
+    if estimate(tasks) < FEWEST:
+        return False
+    _Table(body, found, helpers).put()
+    return True
 
 
 class _Table:
@@ -105,32 +116,42 @@ class _Table:
         self.own: set[Operation] = set()
         """Ops that are not of the loop."""
 
-    def put(self, least: int) -> None:
-        """Begins the function with the table, and ends it with looking up, where it has so many tasks."""
+    def put(self) -> None:
+        """Begins the function with the table, and ends it with looking up."""
         begin, end = self.body.args[-2:]
         first, last = self.body.first_op, self.body.last_op
         assert first is not None and last is not None
         before, behind = InsertPoint.before(first), InsertPoint.before(last)
-        memory = memref.AllocaOp.get(self.found.element, 64, [ENTRIES])
-        memory.memref.name_hint = "table"
-        self._insert(memory, before)
-        buffers = memory.memref, self.found.source, self.found.target
-        table, source, target = (self._open(each, before) for each in buffers)
+        lasting = self._lasting(self.found.element, ENTRIES, "table", before)
+        table, source, target = (self._open(each, before) for each in (lasting, self.found.source, self.found.target))
+        made = self._open(self._lasting(IndexType(), 2, "made", before), before)
         count = self._insert(arith.SubiOp(end, begin), before)
-        many = self._insert(arith.CmpiOp(count, self.numbers.number(least), "sge"), before)
-        many.name_hint = "many"
-        self._call_where(many, f"fo_every_{self.name}", [table], before)
+        turn = self._call(func.CallOp("fo_turn_of_table", [made, count], [IndexType()]), before)
+        turn.name_hint = "turn"
+        makes, looks, only_looks = (
+            self._insert(arith.CmpiOp(turn, self.numbers.number(number), how), before)
+            for number, how in ((_MAKES, "eq"), (_NEITHER, "ne"), (_LOOKS, "eq"))
+        )
+        self._call_where(makes, f"fo_every_{self.name}", [table], before)
         zero, entries = self.numbers.number(0), self.numbers.number(ENTRIES)
+        own_end = self._insert(arith.SelectOp(only_looks, begin, end), before)
         choices = {
             self.found.source: (table, source),
             self.found.target: (table, target),
             begin: (zero, begin),
-            end: (entries, end),
+            end: (entries, own_end),
         }
-        chosen = {old: self._insert(arith.SelectOp(many, *both), before) for old, both in choices.items()}
-        self._call_where(many, f"fo_look_up_{self.name}", [table, source, target, begin, end], behind)
+        chosen = {old: self._insert(arith.SelectOp(makes, *both), before) for old, both in choices.items()}
+        self._call_where(makes, "fo_table_is_made", [made], behind)
+        self._call_where(looks, f"fo_look_up_{self.name}", [table, source, target, begin, end], behind)
         for old, new in chosen.items():
             self._replace(old, new)
+
+    def _lasting(self, element: Attribute, size: int, name: str, where: InsertPoint) -> SSAValue:
+        memory = memref.AllocaOp.get(element, 64, [size])
+        memory.attributes[LASTING] = UnitAttr()
+        memory.memref.name_hint = name
+        return self._insert(memory, where)
 
     def _insert(self, op: Operation, where: InsertPoint) -> SSAValue:
         Rewriter.insert_op(op, where)
@@ -139,13 +160,23 @@ class _Table:
 
     def _open(self, memory: SSAValue, where: InsertPoint) -> SSAValue:
         """The buffer as one of any size."""
-        return self._insert(memref.CastOp.get(memory, MemRefType(self.found.element, [DYNAMIC_INDEX])), where)
+        assert isa(memory.type, MemRefType)
+        return self._insert(memref.CastOp.get(memory, MemRefType(memory.type.element_type, [DYNAMIC_INDEX])), where)
 
-    def _call_where(self, many: SSAValue, helper: str, arguments: Sequence[SSAValue], where: InsertPoint) -> None:
-        self.helpers.setdefault(helper, (tuple(argument.type for argument in arguments), NoneType()))
+    def _call(self, call: func.CallOp, where: InsertPoint) -> SSAValue:
+        self._declare(call)
+        return self._insert(call, where)
+
+    def _call_where(self, condition: SSAValue, helper: str, arguments: Sequence[SSAValue], where: InsertPoint) -> None:
         call = func.CallOp(helper, list(arguments), [])
-        Rewriter.insert_op(scf.IfOp(many, [], Region(Block([call, scf.YieldOp()]))), where)
+        self._declare(call)
+        Rewriter.insert_op(scf.IfOp(condition, [], Region(Block([call, scf.YieldOp()]))), where)
         self.own.add(call)
+
+    def _declare(self, call: func.CallOp) -> None:
+        result = call.results[0].type if call.results else NoneType()
+        types = tuple(argument.type for argument in call.operands)
+        self.helpers.setdefault(call.callee.string_value(), (types, result))
 
     def _replace(self, argument: SSAValue, chosen: SSAValue) -> None:
         """The loop has the second one in the place of the first."""

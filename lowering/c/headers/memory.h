@@ -379,6 +379,22 @@ FO_FN long fo_transpose_offset_{ELEMENT}(const {ELEMENT_C} *from, long at) {
   return (long)((__UINTPTR_TYPE__)(from + at) % 64 / sizeof *from);
 }
 
+/* fo_turn_of_table: whether a task of `count` elements looks them up in a table of 65536 numbers that lasts (2), makes it before
+   (1), or does neither (0), as so many were not computed yet, or another thread makes it; `made` says what it is by then, and how
+   many were. A processor that takes small numbers for zero makes none, as others would not. */
+FO_FN long fo_turn_of_table(long *made, long count) {
+  long state = __atomic_load_n(made, __ATOMIC_ACQUIRE);
+  if (state) return state == 2 ? 2 : 0;
+  volatile float least = 0x1p-126f;
+  if (__atomic_add_fetch(made + 1, count, __ATOMIC_RELAXED) < 65536 || least * 0.5f == 0.0f) return 0;
+  return __atomic_compare_exchange_n(made, &state, 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+/* fo_table_is_made: from here on all tasks look up. */
+FO_FN void fo_table_is_made(long *made) {
+  __atomic_store_n(made, 2, __ATOMIC_RELEASE);
+}
+
 /* fo_every_{f16|bf16}: each number of the type at the place that its bits are. */
 FO_FN void fo_every_f16(unsigned short *table) {
   for (int k = 0; k < 65536; k++) table[k] = (unsigned short)k;

@@ -1,7 +1,8 @@
-"""Value tables: long chains of one narrow number are looked up where a task has many elements, with the same bits."""
+"""Value tables: long chains of one narrow number are looked up where launches have many elements, with the same bits."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from lowered_programs import needs_compiler
 from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.lowering.emit import build_program
-from fuse_opt.lowering.loops.value_tables import ENTRIES
+from fuse_opt.lowering.loops.value_tables import ENTRIES, FEWEST
 from fuse_opt.lowering.program.float_formats import NARROW
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.host.thread_pool import num_threads, set_num_threads
@@ -71,7 +72,7 @@ def test_the_bits_are_those_of_the_loop(kind: str, attributes: str, entries: str
 
 @needs_compiler
 def test_the_number_of_threads_changes_no_bit() -> None:
-    """Some tasks of several threads are too small for a table."""
+    """One of them makes the table while others compute."""
     text, before = chain(MANY, "bf16"), num_threads()
     x = np.random.default_rng(2).integers(0, ENTRIES, MANY, np.uint16).view(NARROW["bf16"])
     results: list[Any] = []
@@ -86,8 +87,8 @@ def test_the_number_of_threads_changes_no_bit() -> None:
 
 def test_one_operand_of_many_narrow_numbers_has_a_table() -> None:
     assert has_table(chain(f"100x{MANY // 100}", "bf16"))
-    assert not has_table(chain(ENTRIES, "bf16"))
-    assert has_table(chain(ENTRIES, "bf16"), word("always"))
+    assert has_table(chain(FEWEST, "bf16"))
+    assert not has_table(chain(FEWEST - 1, "bf16"), word("always"))
     assert not has_table(chain(MANY, "f32"), word("always"))
     assert not has_table(chain(MANY, "bf16", other="%y"), word("always"))
 
@@ -119,4 +120,43 @@ def test_the_loop_is_there_once() -> None:
     kernel = lowered(chain(MANY, "bf16"), 'cut = "never", ')
     kernel = kernel[kernel.index("func.func private @kernel") :]
     assert kernel.count('"scf.parallel"') == 1
-    assert kernel.count("scf.if %many") == 2
+    assert kernel.count("scf.if") == 3
+
+
+@needs_compiler
+def test_calls_share_a_table() -> None:
+    """The ninth one makes it; those before it computed as many elements as there are numbers."""
+    text, rng = chain(FEWEST, "f16"), np.random.default_rng(3)
+    program, other = (CpuProgram(build_program(scheduled(text, entries))) for entries in ("", word("never")))
+    for _ in range(ENTRIES // FEWEST + 3):
+        x = rng.integers(0, ENTRIES, FEWEST, np.uint16).view(np.float16)
+        found, wanted = (np.asarray(each(x)).view(np.uint16).copy() for each in (program, other))
+        np.testing.assert_array_equal(found, wanted)
+
+
+@needs_compiler
+def test_callers_at_a_time_share_a_table() -> None:
+    """Nobody looks up in one that another thread has not made yet."""
+    text, rng = chain(FEWEST, "bf16"), np.random.default_rng(4)
+    other = CpuProgram(build_program(scheduled(text, word("never"))))
+    given = rng.integers(0, ENTRIES, (32, FEWEST), np.uint16).view(NARROW["bf16"])
+    wanted = [np.asarray(other(x)).view(np.uint16).copy() for x in given]
+    for _ in range(3):
+        program = CpuProgram(build_program(scheduled(text)))
+        with ThreadPoolExecutor(4) as callers:
+            found = list(callers.map(lambda x, run=program: np.asarray(run(x)).view(np.uint16).copy(), given))
+        np.testing.assert_array_equal(found, wanted)
+
+
+@needs_compiler
+def test_threads_look_up_what_one_of_them_made() -> None:
+    text, before = chain(MANY, "f16"), num_threads()
+    x = np.random.default_rng(5).integers(0, ENTRIES, MANY, np.uint16).view(np.float16)
+    wanted = run(text, x, word("never"))
+    program = CpuProgram(build_program(scheduled(text)))
+    try:
+        for count in (3, 1, 4):
+            set_num_threads(count)
+            np.testing.assert_array_equal(np.asarray(program(x)).view(np.uint16), wanted)
+    finally:
+        set_num_threads(before)
