@@ -74,7 +74,7 @@ def lookup_of(body: Block) -> Lookup | None:
                 return None
             sources.update([op.memref] if isinstance(op, memref.LoadOp) else [])
             targets += [op.memref] if isinstance(op, memref.StoreOp) else []
-        elif op.regions or not op.results or loop.body.block.args[0] in op.operands:
+        elif op.regions or not op.results or not all(_is_of_the_number(each, loop.body.block) for each in op.operands):
             return None
     if len(sources) != 1 or len(targets) != 1:
         return None
@@ -82,6 +82,12 @@ def lookup_of(body: Block) -> Lookup | None:
     elements = {value.type.element_type for value in (source, target) if isa(value.type, MemRefType)}
     element = elements.pop()
     return None if elements or element not in _KINDS else Lookup(source, target, element)
+
+
+def _is_of_the_number(operand: SSAValue, iteration: Block) -> bool:
+    """Whether all calls have it for the same number: not what depends on the place, or on a size that calls bring."""
+    owner = operand.owner
+    return isinstance(owner, Operation) and (owner.parent is iteration or isinstance(owner, arith.ConstantOp))
 
 
 def _is_over_tasks(loop: scf.ParallelOp, body: Block) -> bool:
