@@ -105,11 +105,11 @@ WINDOW = Knob(
 )
 TABLE = Knob(
     "table",
-    Words(("modelled", "never", "always")),
+    Words(("modelled", "narrow", "never", "always")),
     ("pointwise",),
     True,
     "whether what a long chain of operations makes of one number of f16 or bf16 is [looked up](#transforms-of-loops), where a "
-    "launch has many elements: by the same model, or always",
+    "launch has many elements: by the same model for registers of 512 bits, or (narrow) of 256, or always",
     ("never", "always"),
 )
 LENT = Knob(

@@ -212,7 +212,7 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
     store_clean(loops.body, loops.helpers)
     convert_in_blocks(loops.body, loops.helpers)
     distribute_loops(loops.body, loops.tasks, CUT.word(kernel), WINDOW.number(kernel))
-    looks_up = has_table(instructions(loops.body), TABLE.word(kernel))
+    work = instructions(loops.body)
     ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers, loops.shared)
     bits, lines_alone = vector_bits(kernel, loops.body), is_for_lines_alone(kernel, loops.body)
     lanes, only_results = min(REGISTER_BITS.number(kernel) // 32, WIDTH), not (has_passes or sizes)
@@ -224,8 +224,12 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
     carry_digits(loops.body)
     if sizes and (register := REGISTER_BITS.number(kernel)) < WIDEST:
         split_registers(loops.body, register // 32)
-    looks_up = looks_up and lookup is not None and not is_nontemporal(kernel)
-    if lookup is not None and looks_up and look_up_values(loops.body, lookup, loops.tasks, loops.helpers):
+    if (
+        lookup is not None
+        and not is_nontemporal(kernel)
+        and has_table(lookup, work, TABLE.word(kernel))
+        and look_up_values(loops.body, lookup, loops.tasks, loops.helpers)
+    ):
         loops = loops if TASKS.count(kernel) else replace(loops, grain=max(loops.grain, WORTH_A_THREAD))
     leave_scalar(loops.body)
     return loops, bits, lines_alone

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from fuse_opt.dialects.fused.knobs import LENT, REGISTER_BITS, TILE_BITS, WINDOW
+from xdsl.dialects.builtin import BFloat16Type, Float16Type
+
+from fuse_opt.dialects.analysis.contractions.packed_panels import NARROW_BITS
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import LENT, REGISTER_BITS, TABLE, TILE_BITS, WINDOW
+from fuse_opt.dialects.interfaces.shapes import tensor
 from fuse_opt.passes.devices.device import Device
 
 ROWS_OF_CACHE = 48
@@ -19,3 +24,16 @@ def processor_entries(kind: str, device: Device) -> dict[str, int]:
         REGISTER_BITS: 8 * int(device.vector_bytes),
     }
     return {knob.name: value for knob, value in stated.items() if kind in knob.kinds and value != knob.usual}
+
+
+def entries_of_kernel(kernel: KernelOp, kind: str, device: Device) -> dict[str, int | str]:
+    """These, and what depends on the kernel's elements."""
+    found: dict[str, int | str] = {**processor_entries(kind, device)}
+    if kind in TABLE.kinds and 8 * int(device.vector_bytes) <= NARROW_BITS and _is_of_narrow_floats(kernel):
+        found[TABLE.name] = "narrow"
+    return found
+
+
+def _is_of_narrow_floats(kernel: KernelOp) -> bool:
+    values = (*kernel.operands, *kernel.results)
+    return any(isinstance(tensor(value).element_type, Float16Type | BFloat16Type) for value in values)

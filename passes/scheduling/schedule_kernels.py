@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
@@ -35,7 +35,7 @@ from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.scheduling.decided_schedules import settle, told_schedule
 from fuse_opt.passes.scheduling.near_operands import NearOperands
 from fuse_opt.passes.scheduling.nontemporal_rules import StoreRules
-from fuse_opt.passes.scheduling.processor_entries import processor_entries
+from fuse_opt.passes.scheduling.processor_entries import entries_of_kernel
 from fuse_opt.passes.scheduling.tuned_lookup import KernelKeys, is_tunable
 from fuse_opt.passes.scheduling.tuned_schedules import TunedTable, entry_problem, read_tuned, schedule_of
 
@@ -257,7 +257,7 @@ class _Measured:
             )
             return
         default = kernel.schedule
-        processor = processor_entries(str(tuned.settings["kind"]), self.device)
+        processor = entries_of_kernel(kernel, str(tuned.settings["kind"]), self.device)
         kernel.schedule = DictionaryAttr({**schedule_of({**processor, **tuned.settings}).data, **words})
         if (problem := _problem(kernel)) is not None:
             kernel.schedule = default
@@ -302,12 +302,12 @@ def _give(kernel: KernelOp, said: Mapping[str, Attribute], rules: _Rules, measur
     order = _choose(kernel)
     if rules.little and SPLITS.name in order.entries:
         order = LoopOrder("row" if order.kind == "split" else order.kind)
-    numbers = {**processor_entries(order.kind, rules.stores.device), **order.entries}
+    settings = {**entries_of_kernel(kernel, order.kind, rules.stores.device), **order.entries}
     if rules.versions and order.kind == "row" and (versions := version_entries(trace_kernel(kernel))):
-        numbers |= versions
+        settings |= versions
         lengths = " and ".join(f"{'up to' if name == 'short' else 'from'} {n}" for name, n in versions.items())
         remark(ScheduleKernelsPass.name, kernel, "versions", f"has code of its own for rows of {lengths} elements")
-    entries: dict[str, Attribute] = {name: IntegerAttr(value, i64) for name, value in numbers.items()}
+    entries = dict(schedule_of(settings).data)
     if rules.little and order.kind in SCRATCH.kinds and not isinstance(conv_kernel_of(kernel), Convolution):
         entries[SCRATCH.name] = StringAttr("little")
     kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries, **said})

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ir_testing import apply, kernels, parse
+from ir_testing import apply, kernels, parse, text_of
+from xdsl.dialects.builtin import StringAttr
 
 from fuse_opt.dialects.fused.knobs import KNOBS
 from fuse_opt.passes.devices import device as devices
@@ -56,3 +57,19 @@ def test_tiles_of_products_are_cut_for_the_vectors_of_the_record() -> None:
     found = {kind: processor_entries(kind, own) for kind in ("matmul", "row", "conv", "attention")}
     registers, tiles = {"register_bits": 256}, {"tile_bits": 256}
     assert found == {"matmul": tiles, "row": registers, "conv": registers, "attention": tiles}
+
+
+@pytest.mark.parametrize(("element", "device", "found"), [
+    ("bf16", "avx2", "narrow"), ("f16", "avx2", "narrow"), ("f32", "avx2", None), ("bf16", "cpu", None),
+])  # fmt: skip
+def test_narrow_numbers_are_looked_up_sooner_where_registers_are_narrow(
+    element: str, device: str, found: str | None
+) -> None:
+    t = f"tensor<9000x{element}>"
+    text = f"func.func @main(%x: {t}) -> {t} {{\n  %y = graph.gelu %x : ({t}) -> {t}\n  func.return %y : {t}\n}}"
+    module = apply(parse(text), ["fuse-elementwise", "wrap-kernels", f"schedule-kernels{{device={device}}}"])
+    (kernel,) = kernels(module)
+    entry = kernel.schedule.data.get("table") if kernel.schedule else None
+    assert entry == (None if found is None else StringAttr(found))
+    lowered = text_of(apply(module, ["convert-fused-to-loops"]))
+    assert ("fo_look_up" in lowered) == (found is not None)
