@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from math import prod
 from operator import attrgetter
@@ -17,12 +18,32 @@ from fuse_opt.lowering.program import NUMPY_NAMES, Buffer
 
 _address: Callable[[Any], int] = torch._C.TensorBase.data_ptr
 _version: Callable[[Any], int] = attrgetter("_version")
+_contents: Callable[[memoryview], bytes] = memoryview.tobytes
+_SAMPLES = 8
+"""Elements of each tensor that are compared, as writes through `.data` or of NumPy are not counted: most of them change all."""
+
+
+@dataclass(frozen=True)
+class _State:
+    """Of what there are results, and these: as arrays, by what number, and as tensors."""
+
+    versions: tuple[list[int], list[int]]
+    arrays: Any
+    number: int
+    tensors: Sequence[Any]
+    samples: Sequence[memoryview]
+    """Some elements of each tensor, which the arrays keep alive."""
+    seen: list[bytes]
+
+    def is_of(self, versions: tuple[list[int], list[int]]) -> bool:
+        return self.versions == versions and self.seen == list(map(_contents, self.samples))
 
 
 class Kept:
     """
     A function of the tensors that the second program reads; it runs that where one of them is another one than before, or has
-    been written to. Results keep them alive, so that no other tensor can have the address of one that is gone.
+    been written to: counts of writes say so, and some of the elements, as there are writes that are not counted. Results keep
+    them alive, so that no other tensor can have the address of one that is gone.
     """
 
     def __init__(self, prepared: Any) -> None:
@@ -37,8 +58,7 @@ class Kept:
         self._buffers: Sequence[Buffer] = prepared.program.program.buffers
         self._lock = threading.Lock()
         self._numbers = count(1)
-        self._state: tuple[Any, Any, int, Sequence[Any]] | None = None
-        """The versions, and the results: as arrays, by what number, and as tensors."""
+        self._state: _State | None = None
 
     def __call__(self, *tensors: Any) -> tuple[int, Sequence[Any]]:
         """The results, and a number that stands for them and no others."""
@@ -46,15 +66,16 @@ class Kept:
             versions = list(map(_address, tensors)), list(map(_version, tensors))
         except RuntimeError:  # made under inference_mode: they do not count how often they are written to
             return next(self._numbers), self._computed(tensors, None)[1]
-        state = self._state
-        if state is not None and state[0] == versions:
-            return state[2], state[3]
+        if (state := self._state) is not None and state.is_of(versions):
+            return state.number, state.tensors
         with self._lock:
-            if self._state is None or self._state[0] != versions:
+            if (state := self._state) is None or not state.is_of(versions):
                 held = [tensor.detach() for tensor in tensors]
-                arrays, found = self._computed(held, ("torch", *versions[0], *versions[1]))
-                self._state = versions, arrays, next(self._numbers), found
-            return self._state[2], self._state[3]
+                samples = [_sampled(t, self._buffers[n]) for n, t in zip(self.read, held, strict=True)]
+                seen = list(map(_contents, samples))
+                arrays, found = self._computed(held, ("torch", *versions[0], *versions[1], *seen))
+                self._state = state = _State(versions, (arrays, held), next(self._numbers), found, samples, seen)
+            return state.number, state.tensors
 
     def _computed(self, tensors: Sequence[Any], versions: Any) -> tuple[Any, Sequence[Any]]:
         """The results as arrays, which are to be kept as long as they are used, and as tensors."""
@@ -75,6 +96,13 @@ def _array(tensor: Any, buffer: Buffer) -> Any:
         return np.empty(buffer.shape, dtype)
     memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(tensor.data_ptr())
     return np.frombuffer(memoryview(memory), dtype, count).reshape(buffer.shape)
+
+
+def _sampled(tensor: Any, buffer: Buffer) -> memoryview:
+    """Elements of a tensor, from its first to near its last, where they lie."""
+    flat = _array(tensor, buffer).reshape(-1)
+    step = max((flat.size - 1) // (_SAMPLES - 1), 1)
+    return memoryview(flat.view(f"u{flat.itemsize}")[::step][:_SAMPLES])
 
 
 def _tensor(array: Any, buffer: Buffer) -> Any:

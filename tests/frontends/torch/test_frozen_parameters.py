@@ -44,6 +44,10 @@ CHANGES: list[Callable[[Any], Any]] = [
     lambda module: module[3].weight.detach().t().add_(1),
     replace,
     swap_data,
+    lambda module: module[0].weight.data.mul_(0.5),
+    lambda module: module[3].weight.detach().numpy().__imul__(2),
+    lambda module: torch._foreach_add_([module[0].bias.data, module[2].running_mean.data], 0.5),
+    lambda module: module[3].weight.data[-1].add_(1),
     lambda module: module.load_state_dict({name: value * 0.5 for name, value in module.state_dict().items()}),
 ]
 
