@@ -41,7 +41,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.fused.gpu_schedule import gpu_entry_problem
 from fuse_opt.dialects.interfaces.layouts import check_encoding
-from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.op import GraphOp, OpClass
 from fuse_opt.dialects.interfaces.properties import ints
 
 NOT_IN_ARENA = -1
@@ -74,7 +74,7 @@ class YieldOp(IRDLOperation):
             raise VerifyException("'fused.yield' expects parent op to be one of 'fused.kernel', 'fused.partition'")
 
 
-class OutlinedOp(IRDLOperation):
+class OutlinedOp(IRDLOperation, metaclass=OpClass):
     """A region of graph ops on tensors that runs as one, isolated from above; what kernels and partitions have in common."""
 
     inputs = var_operand_def(TensorType)

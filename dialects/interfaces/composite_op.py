@@ -10,8 +10,16 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.interfaces.layouts import any_encoded, encoding
-from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp, storage_error
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, are_sizes_asked_for, dtype, is_static, shape, tensor
+from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
+from fuse_opt.dialects.interfaces.shapes import (
+    AnyTensor,
+    are_sizes_asked_for,
+    dtype,
+    is_static,
+    shape,
+    storage_error,
+    tensor,
+)
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
 
 

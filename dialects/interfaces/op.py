@@ -8,7 +8,7 @@ another dialect that derives from one of them is fused, planned and lowered like
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -35,7 +35,6 @@ from fuse_opt.dialects.interfaces.layouts import (
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, has_sizes, sizes_asked_for, tensor
 from fuse_opt.dialects.interfaces.stored_rules import StoredRule
 from fuse_opt.dialects.types import symbolic_shape
-from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
 from fuse_opt.dialects.types.size import Extent
 
@@ -66,7 +65,13 @@ class Limit:
         return self.message.format(least=least, most=most)
 
 
-class GraphOp(IRDLOperation, ABC):
+class OpClass(ABCMeta):
+    """Instances are what derives from it: Python asks abstract classes, in a call, for what was registered as well."""
+
+    __instancecheck__ = type.__instancecheck__
+
+
+class GraphOp(IRDLOperation, metaclass=OpClass):
     """An op on tensors, without effects. Text: operands, attribute dictionary, function type."""
 
     traits = traits_def(Pure())
@@ -253,12 +258,6 @@ class GraphOp(IRDLOperation, ABC):
             printer.print_attr_dict({**self.properties, **self.attributes})
         printer.print_string(" : ")
         printer.print_function_type([value.type for value in self.operands], [value.type for value in self.results])
-
-
-def storage_error(element: DType, why: str) -> VerifyException:
-    return VerifyException(
-        f"{element} is a storage type and {why}: insert graph.astype to {element.compute} before, and back after"
-    )
 
 
 class GraphBuilder:

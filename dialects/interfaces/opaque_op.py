@@ -9,8 +9,8 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import refuse_encodings
-from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp, storage_error
-from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
+from fuse_opt.dialects.interfaces.shapes import dtype, storage_error
 from fuse_opt.dialects.interfaces.transformed_weight import TransformedWeight
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 

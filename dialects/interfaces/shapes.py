@@ -90,6 +90,12 @@ def dtype(value: SSAValue) -> DType:
     return found
 
 
+def storage_error(element: DType, why: str) -> VerifyException:
+    return VerifyException(
+        f"{element} is a storage type and {why}: insert graph.astype to {element.compute} before, and back after"
+    )
+
+
 def is_static(value: SSAValue) -> bool:
     """Whether all extents are numbers."""
     return not any(n == DYNAMIC_INDEX or isinstance(n, Size) for n in cast(tuple[Extent, ...], shape(value)))

@@ -23,8 +23,16 @@ from fuse_opt.dialects.interfaces.layouts import (
     refuse_encodings,
     shared_encoding,
 )
-from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder, GraphOp, storage_error
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, are_sizes_asked_for, dtype, is_static, shape, tensor
+from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder, GraphOp
+from fuse_opt.dialects.interfaces.shapes import (
+    AnyTensor,
+    are_sizes_asked_for,
+    dtype,
+    is_static,
+    shape,
+    storage_error,
+    tensor,
+)
 from fuse_opt.dialects.interfaces.stored_rules import StoredRule, pointwise_rule, reduction_rule, view_rule
 from fuse_opt.dialects.types.dtypes import BOOL, DType
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
