@@ -34,7 +34,7 @@ from fuse_opt.tools.compiler.builders import (
 from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram, GrowingProgram, growing_caches
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.notebook import Page, page_of
-from fuse_opt.tools.compiler.pipeline import LAUNCH_BY_LAUNCH, make_passes, run_pipeline
+from fuse_opt.tools.compiler.pipeline import LAUNCH_BY_LAUNCH, collection_paused, make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context, register
 from fuse_opt.tools.compiler.signature import Signature, call_with_parts
 from fuse_opt.tools.compiler.sized import CallerSizes, SizedPrograms
@@ -69,9 +69,10 @@ def load(source: Source, ctx: Context | None = None) -> ModuleOp:
     if not isinstance(source, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"source: expected MLIR text, a path or a ModuleOp, got {type(source).__name__}")
     ctx = make_context() if ctx is None else ctx
-    if isinstance(source, Path) or ("\n" not in source and source.endswith(".mlir")):
-        return parse_module(decode(Path(source).read_bytes(), str(source)), str(source), ctx)
-    return parse_module(source, "<string>", ctx)
+    with collection_paused():
+        if isinstance(source, Path) or ("\n" not in source and source.endswith(".mlir")):
+            return parse_module(decode(Path(source).read_bytes(), str(source)), str(source), ctx)
+        return parse_module(source, "<string>", ctx)
 
 
 def optimize(source: Source, pipeline: str | Sequence[str] | None = None) -> ModuleOp:
@@ -332,11 +333,12 @@ def _backend(
         if target == "reference":
             return Reference(source, entry_function(module, function))
         made = builder(target, poison, whole, emulated, device)
-        if whole:
-            return made.build(module, function)
-        again = [*with_dispatch_table(unfused(target)), *(make_passes(LAUNCH_BY_LAUNCH) if poison else [])]
-        again = with_host_device(again) if target == "cpu" else again
-        return build_unfusing(made, lambda changed: run_pipeline(changed, again, make_context()), module, function)
+        with collection_paused():
+            if whole:
+                return made.build(module, function)
+            again = [*with_dispatch_table(unfused(target)), *(make_passes(LAUNCH_BY_LAUNCH) if poison else [])]
+            again = with_host_device(again) if target == "cpu" else again
+            return build_unfusing(made, lambda changed: run_pipeline(changed, again, make_context()), module, function)
 
 
 @contextmanager
