@@ -9,10 +9,8 @@ two; of functions, their gradients, and both mapped over a batch. A refusal (Sta
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
-import time
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -21,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import reduction
+from fuzzing import memory_fault, run, value_fault
 from jax_functions import Array, Builder, Program, is_float, jax
 from jax_makers import MAKERS
 
@@ -34,20 +33,6 @@ TOLERANCES = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 5e-4, "float64": 1e-
 def random_function(seed: int, length: int = 6) -> Program:
     builder = Builder(seed)
     return builder.program(seed, MAKERS, builder.rng.randint(1, length))
-
-
-def value_fault(name: str, found: Array, wanted: Array, tolerance: float) -> str | None:
-    """How an array differs; relative to its largest element, as sums of terms of any sign are not exact by element."""
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
-        return f"{name}: {found.dtype}{list(found.shape)}, expected {wanted.dtype}{list(wanted.shape)}"
-    if not is_float(wanted):
-        return None if (found == wanted).all() else f"{name}: {found.tolist()}, expected {wanted.tolist()}"
-    a, b = found.astype(np.float64), wanted.astype(np.float64)
-    finite = np.abs(b[np.isfinite(b)])
-    scale = max(1.0, float(finite.max())) if finite.size else 1.0
-    if np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
-        return None
-    return f"{name}: by {np.nanmax(np.abs(a - b)):.3g}, {found.tolist()}, expected {wanted.tolist()}"
 
 
 def fault(program: Program, target: str) -> str | None:
@@ -69,21 +54,12 @@ def fault(program: Program, target: str) -> str | None:
 
 def calls_fault(compiled: Any, arguments: Sequence[Array], wanted: Sequence[Array], tolerance: float) -> str | None:
     given = [np.array(array) for array in arguments]
-    results = _tuple(compiled(*given))
-    for k, (found, expected) in enumerate(zip(results, wanted, strict=True)):
-        if fault := value_fault(f"result {k}", found, expected, tolerance):
+    results = {f"result {k}": found for k, found in enumerate(_tuple(compiled(*given)))}
+    for (name, found), expected in zip(results.items(), wanted, strict=True):
+        if fault := value_fault(name, found, expected, tolerance):
             return fault
-    for k, (before, after) in enumerate(zip(arguments, given, strict=True)):
-        if np.asarray(before).tobytes() != after.tobytes():
-            return f"argument {k}: changed by the call"
-    kept = [found.copy() for found in results]
-    second = _tuple(compiled(*given))
-    for k, (found, other, before) in enumerate(zip(results, second, kept, strict=True)):
-        if other.tobytes() != before.tobytes() or found.tobytes() != before.tobytes():
-            return f"result {k}: another value after a second call"
-        if any(np.shares_memory(found, array) for array in (*second, *given) if array.size and found.size):
-            return f"result {k}: shares memory with another result or an argument"
-    return None
+    named = {f"argument {k}": np.asarray(array) for k, array in enumerate(arguments)}
+    return memory_fault(lambda arrays: _tuple(compiled(*arrays)), named, given, results)
 
 
 def _tuple(results: Any) -> tuple[Array, ...]:
@@ -143,20 +119,7 @@ def check_cases(seeds: Sequence[int], target: str = "cpu", length: int = 6) -> S
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Random functions of jax by way of StableHLO, judged by jax.")
-    parser.add_argument("--cases", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--length", type=int, default=6, help="statements of a function, at most")
-    parser.add_argument("--target", choices=("cpu", "reference"), default="cpu")
-    parser.add_argument("--refusals", action="store_true", help="print what is refused, and how often")
-    options = parser.parse_args(given)
-    started = time.perf_counter()
-    summary = check_cases(range(options.seed, options.seed + options.cases), options.target, options.length)
-    if options.refusals:
-        for text, count in summary.refused.most_common():
-            print(f"  {count} x {text}")
-    print(f"{summary.line()}, {time.perf_counter() - started:.1f} s")
-    return 1 if summary.reports else 0
+    return run("Random functions of jax by way of StableHLO, judged by jax.", check_cases, given)
 
 
 if __name__ == "__main__":

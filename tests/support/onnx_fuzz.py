@@ -10,10 +10,8 @@ and ours is one of them, that is counted, too.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
-import time
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -22,9 +20,9 @@ from typing import Any
 
 import numpy as np
 import reduction
-from onnx_makers import MAKERS as PLAIN
-from onnx_programs import Array, Builder, Program, is_float
-from onnx_window_makers import MAKERS as WINDOWS
+from fuzzing import memory_fault, run, value_fault
+from onnx_makers import MAKERS
+from onnx_programs import Builder, Program
 
 from fuse_opt.frontends.onnx import UnsupportedError, load
 from fuse_opt.runtime.host import thread_pool
@@ -34,27 +32,7 @@ TOLERANCES = {"float16": 1e-2, "bfloat16": 4e-2, "float32": 2e-4, "float64": 1e-
 
 def random_graph(seed: int, length: int = 6) -> Program:
     builder = Builder(seed)
-    return builder.program(seed, (*PLAIN, *WINDOWS), builder.rng.randint(1, length))
-
-
-def value_fault(name: str, found: Array, wanted: Array, rough: bool = False) -> str | None:
-    """How an array differs; relative to its largest element, as sums of terms of any sign are not exact by element."""
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
-        return f"{name}: {found.dtype}{list(found.shape)}, expected {wanted.dtype}{list(wanted.shape)}"
-    if not is_float(wanted):
-        far = np.abs(found.astype(np.int64) - wanted.astype(np.int64)) if rough else found != wanted
-        return None if not (far > rough).any() else f"{name}: {_short(found)}, expected {_short(wanted)}"
-    a, b = found.astype(np.float64), wanted.astype(np.float64)
-    tolerance = TOLERANCES[wanted.dtype.name]
-    finite = np.abs(b[np.isfinite(b)])
-    scale = max(1.0, float(finite.max())) if finite.size else 1.0
-    if np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
-        return None
-    return f"{name}: by {np.nanmax(np.abs(a - b)):.3g}, {_short(found)}, expected {_short(wanted)}"
-
-
-def _short(array: Array) -> str:
-    return str(array.tolist())[:300]
+    return builder.program(seed, MAKERS, builder.rng.randint(1, length))
 
 
 def call_fault(program: Program, model: Any, target: str, again: bool) -> str | None:
@@ -63,21 +41,15 @@ def call_fault(program: Program, model: Any, target: str, again: bool) -> str | 
     arrays = [array.copy() for array in given.values()]
     results = model(*arrays, target=target)
     for name, found in zip(program.outputs, results, strict=True):
-        if fault := value_fault(name, found, program.expected[name], name in program.rough):
+        wanted = program.expected[name]
+        tolerance = TOLERANCES.get(wanted.dtype.name, 0.0)
+        if fault := value_fault(name, found, wanted, tolerance, name in program.rough):
             return fault
-    for (name, before), after in zip(given.items(), arrays, strict=True):
-        if before.tobytes() != after.tobytes():
-            return f"argument {name}: changed by the call"
     if not again:
         return None
-    kept = [found.copy() for found in results]
-    second = model(*arrays, target=target)
-    for name, found, other, before in zip(program.outputs, results, second, kept, strict=True):
-        if other.tobytes() != before.tobytes() or found.tobytes() != before.tobytes():
-            return f"{name}: another value after a second call"
-        if any(np.shares_memory(found, array) for array in (*second, *arrays) if array.size and found.size):
-            return f"{name}: shares memory with another result or an argument"
-    return None
+    named = {f"argument {name}": array for name, array in given.items()}
+    given_again = dict(zip(program.outputs, results, strict=True))
+    return memory_fault(lambda arrays: model(*arrays, target=target), named, arrays, given_again)
 
 
 def fault(program: Program, target: str) -> str | None:
@@ -125,7 +97,7 @@ class Summary:
     def line(self) -> str:
         return (
             f"onnx fuzz: {self.cases} cases, {self.nodes.total()} nodes of {len(self.nodes)} operators, "
-            f"{self.refused.total()} refused, {self.disputed.total()} disputed, {len(self.reports)} faults"
+            f"{self.refused.total()} refused, disputed {dict(self.disputed)}, {len(self.reports)} faults"
         )
 
 
@@ -155,21 +127,7 @@ def check_cases(seeds: Sequence[int], target: str = "cpu", length: int = 6) -> S
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Random ONNX graphs, judged by onnxruntime and ONNX's reference.")
-    parser.add_argument("--cases", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--length", type=int, default=6, help="nodes of a graph, at most")
-    parser.add_argument("--target", choices=("cpu", "reference"), default="cpu")
-    parser.add_argument("--refusals", action="store_true", help="print what is refused, and how often")
-    options = parser.parse_args(given)
-    started = time.perf_counter()
-    summary = check_cases(range(options.seed, options.seed + options.cases), options.target, options.length)
-    if options.refusals:
-        for text, count in summary.refused.most_common():
-            print(f"  {count} x {text}")
-        print(f"  disputed: {dict(summary.disputed)}")
-    print(f"{summary.line()}, {time.perf_counter() - started:.1f} s")
-    return 1 if summary.reports else 0
+    return run("Random ONNX graphs, judged by onnxruntime and ONNX's reference.", check_cases, given)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Random ONNX graphs with the values that another implementation gives each of their nodes, one after the other.
 
 A node is tried at once, by onnxruntime, else by ONNX's reference: what both refuse is left out, as are results too large to be
-compared. `makers` in onnx_makers.py and onnx_window_makers.py say which nodes there are.
+compared. The functions of onnx_makers say which nodes there are.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from onnx_peers import BFLOAT16, Array, evaluated, helper, onnx, proto_type
 
 FLOATS = ("float32", "float32", "float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int64", "int32", "int8", "uint8")
+ANY = (*FLOATS, *INTEGERS, "bool")
+NUMBERS = (*FLOATS, *INTEGERS)
 LARGEST = {"float16": 2e3, "bfloat16": 1e4, "float32": 1e5, "float64": 1e8}
 """Of results that are compared; sums of larger ones say nothing."""
 

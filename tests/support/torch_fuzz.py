@@ -4,7 +4,9 @@
 
 Values, shapes, strides, element types, what aliases what, arguments after the call, gradients, `requires_grad`, and that
 later calls change no earlier result. Compiled with `strict`: what is left to PyTorch is an exception, unless PyTorch's own
-`aot_eager` fails on it, too (then it is run again without `strict`).
+`aot_eager` fails on it, too (then it is run again without `strict`). Odd seeds round f16 and bf16 as eager does; of the others
+what has such floats among its values is compared as these are. Every fourth has arguments that begin one element behind where
+their memory does.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any
 
+import reduction
 from torch_mixes import random_mix
 from torch_networks import random_network
 from torch_programs import Program, random_program
@@ -102,7 +105,7 @@ def _aliases(arguments: Sequence[Any], results: Sequence[Any]) -> list[tuple[Any
             first.setdefault(value.untyped_storage().data_ptr(), f"argument {k}")
     found: list[tuple[Any, ...]] = []
     for k, value in enumerate(results):
-        if not value.untyped_storage().nbytes():
+        if not value.untyped_storage().nbytes() or not value.numel():
             found.append(("nothing",))
             continue
         owner = first.setdefault(value.untyped_storage().data_ptr(), f"result {k}")
@@ -121,8 +124,8 @@ def _memory(value: Any) -> Any:
     return torch.empty(0, dtype=value.dtype).set_(storage, 0, (storage.nbytes() // value.dtype.itemsize,)).clone()
 
 
-def difference(found: Outcome, wanted: Outcome) -> str | None:
-    """The first difference from eager; None where there is none."""
+def difference(found: Outcome, wanted: Outcome, least: float = 0.0) -> str | None:
+    """The first difference from eager, of floats by more than `least` and what their type allows; None where there is none."""
     if found.error is not None:
         return f"exception: {found.error}"
     for (name, a), (_, b) in zip(found.facts, wanted.facts, strict=True):
@@ -131,7 +134,8 @@ def difference(found: Outcome, wanted: Outcome) -> str | None:
     for (name, a), (_, b) in zip(found.values, wanted.values, strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"{name}: {tuple(a.shape)} {a.dtype}, expected {tuple(b.shape)} {b.dtype}"
-        tolerance = TOLERANCES.get(str(a.dtype).removeprefix("torch."), 0)
+        own = TOLERANCES.get(str(a.dtype).removeprefix("torch."))
+        tolerance = 0 if own is None else max(own, least)
         if not torch.allclose(a.to(_wide(a)), b.to(_wide(b)), rtol=tolerance, atol=tolerance, equal_nan=True):
             return f"{name}: {a.tolist()}, expected {b.tolist()}"
     return None
@@ -146,37 +150,30 @@ def fault(program: Program) -> tuple[str | None, str | None]:
     wanted = run(program, None)
     if wanted.error is not None:
         return None, "eager refuses it"
-    ours = run(program, fuse_opt, options={"strict": True})
-    found = difference(ours, wanted)
+    rounds, least = {"emulate_precision_casts": bool(program.seed % 2)}, 0.0 if program.seed % 2 else _narrow(wanted)
+    ours = run(program, fuse_opt, options={"strict": True, **rounds})
+    found = difference(ours, wanted, least)
     if found is None:
         return None, None
     theirs = run(program, "aot_eager")
     others = difference(theirs, wanted)
-    if others is None or (theirs.error is None and (found := difference(ours, theirs)) is not None):
+    if others is None or (theirs.error is None and (found := difference(ours, theirs, least)) is not None):
         return found, None
-    again = difference(run(program, fuse_opt), wanted)
+    again = difference(run(program, fuse_opt, options=rounds), wanted, least)
     if again is None or not others.startswith("exception") or again == others:  # of Dynamo, before any backend
         return None, f"aot_eager: {others}"
     return again, None
 
 
-def _kind(text: str) -> str:
-    return text.partition(":")[0].split(" ")[0]
+def _narrow(wanted: Outcome) -> float:
+    """The tolerance of the narrowest floats that arguments and results have; 0 where there are none."""
+    names = {str(value.dtype).removeprefix("torch.") for _, value in wanted.values}
+    return max((TOLERANCES[name] for name in names & {"float16", "bfloat16"}), default=0.0)
 
 
 def reduced(program: Program, text: str) -> tuple[Program, str]:
     """A smaller program with a fault of the same kind."""
-    pending = program.smaller()
-    while pending:
-        smaller = pending.pop()
-        try:
-            found, _ = fault(smaller)
-        except Exception:
-            continue
-        if found is not None and _kind(found) == _kind(text):
-            program, text = smaller, found
-            pending = program.smaller()
-    return program, text
+    return reduction.reduced(program, text, lambda smaller: fault(smaller)[0])
 
 
 @dataclass
@@ -209,12 +206,20 @@ class Summary:
 PROGRAMS = {"any": random_program, "networks": random_network, "mixes": random_mix}
 
 
+def offset(program: Program) -> Program:
+    """The same with plain arguments one element behind where their memory begins, which is no multiple of a register."""
+    layouts = {"plain": "offset"}
+    moved = (replace(a, layout=layouts.get(a.layout, a.layout)) for a in program.arguments)
+    return replace(program, arguments=tuple(moved))
+
+
 def check_cases(seeds: Sequence[int], reduce: bool = True, kind: str = "any") -> Summary:
     torch.set_num_threads(1)
     torch._logging.set_logs(all=50)
     summary = Summary()
     for seed in seeds:
         program = PROGRAMS[kind](seed)
+        program = offset(program) if seed % 4 == 3 else program
         summary.cases += 1
         summary.lines += len(program.lines)
         with warnings.catch_warnings():

@@ -84,14 +84,13 @@ class Argument:
     def make(self, seed: int) -> Any:
         """The tensor; the same for the same seed."""
         dtype = getattr(torch, self.dtype)
-        extents, steps = self.extents, 1
-        generator = torch.Generator().manual_seed(seed)
+        extents, generator = self.extents, torch.Generator().manual_seed(seed)
         whole = {
             "transposed": extents[::-1], "steps": (*extents[:-1], 2 * extents[-1]) if extents else (2,),
             "shifted": (extents[0] + 2, *extents[1:]) if extents else (3,), "repeated": (1, *extents[1:]),
             "last": (extents[0], *extents[2:], extents[1]) if len(extents) > 1 else extents,
         }.get(self.layout, extents)  # fmt: skip
-        base = torch.randint(-8 * steps, 9, whole, generator=generator).double() / 4
+        base = torch.randint(-8, 9, whole, generator=generator).double() / 4
         base = base.abs() if self.dtype in ("uint8", "bool") else base
         if dtype.is_complex:
             base = torch.complex(base, base.flip(0) if base.dim() else base)
@@ -106,6 +105,8 @@ class Argument:
             base = base.expand(extents)
         elif self.layout == "last" and len(extents) > 1:
             base = base.movedim(-1, 1)
+        elif self.layout == "offset":
+            base = torch.cat([base.new_zeros(1), base.reshape(-1)])[1:].view(extents)
         elif self.layout == "reversed" and dtype.is_complex:
             base = base.conj()
         return base.detach().requires_grad_(self.grad)
@@ -203,8 +204,7 @@ def _argument(rng: random.Random, name: str, grads: bool, tight: bool) -> Argume
 class Builder:
     """Lines that PyTorch takes, and the values that they leave."""
 
-    prefix = "v"
-    """Of the names of values that lines make."""
+    prefix = "v"  # of the names of values that lines make
 
     def __init__(
         self, rng: random.Random, arguments: Sequence[Argument], seed: int, kinds: Sequence[Sequence[str]]
