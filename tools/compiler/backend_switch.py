@@ -11,7 +11,6 @@ import traceback
 import warnings
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from importlib.metadata import entry_points
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -79,6 +78,8 @@ def _attach(names: Sequence[str], unavailable: Collection[str]) -> list[ModulePa
 
 def _import_named(names: list[str]) -> None:
     """Imports what packages have under names that nobody registered yet; others are not touched."""
+    from importlib.metadata import entry_points  # which imports what reads mail
+
     from fuse_opt.dialects.implementation.switch import known_backends
 
     known = known_backends()

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import cast
 
-from xdsl.dialects import arith, math, vector
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.dialects.memref import LoadOp, StoreOp
@@ -76,8 +75,8 @@ _VERIFIED: set[_Signature] = set()
 _HELD: dict[tuple[object, ...], tuple[Attribute, ...]] = {}
 """The same by the ids of types and properties, which take their time to hash; they are held, so that the ids stay theirs."""
 _REMEMBERED = 1 << 16
-_OF_TYPES_ALONE = frozenset(dialect.__name__ for dialect in (arith, math, vector))
-"""Modules of xDSL whose ops without regions look at nothing but types and properties."""
+_OF_TYPES_ALONE = frozenset({"xdsl.dialects.arith", "xdsl.dialects.math", "xdsl.dialects.vector"})
+"""Modules of xDSL whose ops without regions look at nothing but types and properties; to import them takes long."""
 
 
 def _verify_op(op: Operation, branches: bool) -> None:

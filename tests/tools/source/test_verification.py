@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from ir_testing import parse
+from xdsl.dialects import arith, math, vector
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import DenseArrayBase, FunctionType, IntegerAttr, StringAttr, TensorType, f64, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -14,6 +15,7 @@ from xdsl.ir import Block, Region
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp
 from fuse_opt.dialects.graph.elementwise.math import ExpOp
+from fuse_opt.tools.source import verification
 from fuse_opt.tools.source.verification import OpVerifyError, verify
 
 TEXT = """func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
@@ -161,3 +163,8 @@ def test_the_same_again_is_right() -> None:
     for _ in range(3):
         verify(program.module)
     verify(Program().module)
+
+
+def test_dialects_that_are_not_imported_are_called_by_their_names() -> None:
+    names = verification._OF_TYPES_ALONE  # pyright: ignore[reportPrivateUsage]
+    assert names == {module.__name__ for module in (arith, math, vector)}
