@@ -9,19 +9,31 @@ only what importing leaves behind is there already. The tests of `driver` run th
 
 from __future__ import annotations
 
+import _socket  # what a call needs of `socket`, which takes as long to import as Python takes to start
 import os
-import socket
-import struct
 import sys
 
 MODULES = {"fuse-opt": "fuse_opt.tools.commands.fuse_opt_main", "filecheck": "filecheck.main"}
-USED = ("fuse_opt.tools.commands.driver", "fuse_opt.dialects.graph", "fuse_opt.dialects.fused", "fuse_opt.dialects.gpu")
-LENGTH = struct.Struct("I")
+USED = (
+    *(f"fuse_opt.dialects.{name}" for name in ("graph", "fused", "gpu")),
+    *(f"fuse_opt.tools.commands.{name}" for name in ("driver", "models")),
+    *(f"fuse_opt.tools.compiler.{name}" for name in ("backend_switch", "native_packing")),
+    "fuse_opt.tools.source.verification",
+    "fuse_opt.tools.targets.target_mlir",
+    "fuse_opt.tools.watching.machine",
+    "fuse_opt.passes.fusion.engine",
+    "fuse_opt.lowering.reference.kernels",
+    "fuse_opt.runtime.backends.registry",
+)
+"""What most calls import."""
+LENGTH = 4
+"""Bytes of the number in front of a message."""
 
 
 def start() -> str:
     """A folder of commands that call a new server, which ends, and removes the folder, after this process and its forks."""
     import shlex
+    import socket
     import subprocess
     import tempfile
 
@@ -45,11 +57,13 @@ def call(path: str, words: list[str]) -> int:
     """Has the server run a tool on this process's files; returns its exit status."""
     variables = [f"{name}={value}" for name, value in os.environ.items()]
     data = "\0".join([str(len(words)), *words, os.getcwd(), *variables]).encode("utf-8", "surrogateescape")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.connect(path)
-        socket.send_fds(server, [LENGTH.pack(len(data))], [0, 1, 2])
-        server.sendall(data)
-        answer = server.recv(1)
+    files = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+    server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    server.connect(path)
+    length = len(data).to_bytes(LENGTH, sys.byteorder)
+    server.sendmsg([length], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+    server.sendall(data)
+    answer = server.recv(1)
     return answer[0] if answer else 139  # it died
 
 
@@ -59,6 +73,7 @@ def serve(descriptor: int) -> None:
     import select
     import shutil
     import signal
+    import socket
     from importlib import import_module
 
     for name in (*USED, *MODULES.values()):
@@ -78,10 +93,12 @@ def serve(descriptor: int) -> None:
         shutil.rmtree(os.path.dirname(listener.getsockname()))
 
 
-def answer(connection: socket.socket) -> int:
+def answer(connection: _socket.socket) -> int:
     """In a process of its own: takes over files, directory and environment of the caller, and runs the tool."""
-    header, files, _, _ = socket.recv_fds(connection, LENGTH.size, 3)
-    (length,) = LENGTH.unpack(header)
+    import socket
+
+    header, files, _, _ = socket.recv_fds(connection, LENGTH, 3)
+    length = int.from_bytes(header, sys.byteorder)
     data = b""
     while len(data) < length:
         data += connection.recv(length - len(data))
