@@ -159,6 +159,15 @@ FO_FN double fo_turns_f32(float a, double *quarter) {
   return p0 - (t - 0x1.8p50) + p1 + p2 + p3 + p4 + p5;
 }
 
+/* fo_is_odd_u32: vectors of AVX2 are blended by sign bits; elsewhere a bit is asked for as such. */
+FO_FN int fo_is_odd_u32(fo_u32 x) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  return (int)(x << 31) < 0;
+#else
+  return (x & 1u) != 0u;
+#endif
+}
+
 /* fo_sincos_f32: the sine of r plus quadrant quarter turns, for |r| <= pi / 4. */
 FO_FN float fo_sincos_f32(float r, fo_u32 quadrant) {
   float z = r * r;
@@ -166,7 +175,7 @@ FO_FN float fo_sincos_f32(float r, fo_u32 quadrant) {
   s = fo_mad_f32(z * r, s, r);
   float c = fo_mad_f32(fo_mad_f32(0x1.99eac2p-16f, z, -0x1.6c0c2ep-10f), z, 0x1.55554ap-5f);
   c = fo_mad_f32(fo_mad_f32(c, z, -0.5f), z, 1.0f);
-  float y = (quadrant & 1u) != 0u ? c : s;
+  float y = fo_is_odd_u32(quadrant) ? c : s;
   return fo_from_bits_f32(fo_bits_f32(y) ^ (quadrant & 2u) << 30);
 }
 
@@ -264,7 +273,7 @@ FO_FN float fo_near_tan_f32(float a) {
   p = fo_mad_f32(p, z, 0x1.112df6p-3f);
   p = fo_mad_f32(p, z, 0x1.5554dep-2f);
   p = fo_mad_f32(p * z, r, r);
-  int odd = (turns & 1u) != 0u;
+  int odd = fo_is_odd_u32(turns);
   return (odd ? -1.0f : p) / (odd ? p : 1.0f);
 #else
   return fo_wide_tan_f32(a);
