@@ -14,6 +14,11 @@ FO_FN float fo_from_bits_f32(fo_{u32|u64} u) {
   return x;
 }
 
+/* fo_signed_{f32|f64}: y, or -y where x has a sign: of y without one in two operations, where copysign takes three. */
+FO_FN float fo_signed_f32(float y, float x) {
+  return fo_from_bits_f32(fo_bits_f32(y) ^ (fo_bits_f32(x) & {0x80000000u|0x8000000000000000u}));
+}
+
 /* fo_opaque_f32: the number, which gcc does not know then: it makes one instruction of `c > x ? c : x` only where c is no
    constant, and threads no jumps from one such choice to the next. For loops to be vectors, it must be outside of them. */
 FO_FN float fo_opaque_f32(float x) {

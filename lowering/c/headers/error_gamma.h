@@ -22,7 +22,7 @@ FO_FN float fo_erf_f32(float x) {
   p = fo_mad_f32(p, r, 0x1.c6af94p-5f);
   p = fo_mad_f32(p, r, 0x1.ebfbd8p-3f);
   p = fo_mad_f32(p, r, 0x1.62e43p-1f);
-  return __builtin_copysignf(fo_mad_f32(-(s * r), p, 1.0f - s), x);
+  return fo_signed_f32(fo_mad_f32(-(s * r), p, 1.0f - s), x);
 }
 
 /* fo_erf_f64: 2.2 ULP; odd, keeps the sign of zero; 1 - exp(-a - a g(a)) with the polynomial g(a) = -log(erfc(a)) / a - 1. */

@@ -16,7 +16,7 @@ FO_FN float fo_tanh_f32(float x) {
   float odd = fo_mad_f32(0x1.1228c2p-3f, z, 0x1.5554aep-1f);
   q = fo_mad_f32(odd, r, q);
   float h = fo_mad_f32(s, fo_mad_f32(z, q, r), fo_mad_f32(s, 0.5f, -0.5f));
-  return __builtin_copysignf(h / (h + 1.0f), x);
+  return fo_signed_f32(h / (h + 1.0f), x);
 }
 
 /* fo_tanh_f64: 2.8 ULP; odd, keeps the sign of zero; e / (e + 2) with e = exp(2 |x|) - 1. */
@@ -25,7 +25,7 @@ FO_FN double fo_tanh_f64(double x) {
   FO_KEPT double high = 20.0;
   a = high < a ? high : a;
   double e = fo_expm1_core_f64(a + a);
-  return __builtin_copysign(e / (e + 2.0), x);
+  return fo_signed_f64(e / (e + 2.0), x);
 }
 
 /* fo_sinh_{f32|f64}: {2.4|2.5} ULP; odd, keeps the sign of zero; 2 (h + h / (4 h + 1)) with h = (exp(|x|) - 1) / 4. */
@@ -39,7 +39,7 @@ FO_FN float fo_sinh_f32(float x) {
   float s = fo_from_bits_f32(fo_bits_f32(t) << {FRACTION_BITS}); /* 2**(n - 2): n may be {129|1025} */
   float h = fo_mad_f32(s, fo_expm1_poly_f32(r), s - 0.25f);
   float y = 2.0f * (h + h / fo_mad_f32(4.0f, h, 1.0f));
-  return __builtin_fabsf(x) < {0x1p-12f|0x1p-27} ? x : __builtin_copysignf(y, x);
+  return __builtin_fabsf(x) < {0x1p-12f|0x1p-27} ? x : fo_signed_f32(y, x);
 }
 
 /* fo_cosh_{f32|f64}: 1.6 ULP; h + 1 / (4 h) with h = exp(|x|) / 2. */

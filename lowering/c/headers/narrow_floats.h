@@ -18,7 +18,7 @@ FO_FN float fo_round_f16(float x) {
   float c = fo_from_bits_f32(e + 0x06800000u);
   float y = (a + c) - c;
   y = y > 65504.0f ? __builtin_inff() : y;
-  return __builtin_copysignf(y, x);
+  return fo_signed_f32(y, x);
 }
 
 /* fo_f32_to_f16: to nearest, halves to even; NaN stays NaN. */

@@ -36,7 +36,7 @@ FO_FN float fo_atan_f32(float x) {
   float t = (one < a ? one : a) / (one > a ? one : a);
   float tail = fo_atan_tail_f32(t);
   float y = a > 1.0f ? (0x1.921fb6p+0f - t) - (tail - -0x1.777a5cp-25f) : t + tail;
-  return __builtin_copysignf(y, x);
+  return fo_signed_f32(y, x);
 }
 
 /* fo_atan_f64: 2.0 ULP; odd, keeps the sign of zero; by the angles from 0, pi / 4 and pi / 2. */
@@ -216,7 +216,7 @@ FO_FN float fo_any_sincos_f32(float a, fo_u32 turns) {
 /* fo_sin_f32: 1.7 ULP for every finite x; +-inf is NaN; keeps the sign of zero. */
 FO_FN float fo_sin_f32(float x) {
   float y = fo_any_sincos_f32(__builtin_fabsf(x), 0u);
-  return fo_from_bits_f32(fo_bits_f32(y) ^ (fo_bits_f32(x) & 0x80000000u));
+  return fo_signed_f32(y, x);
 }
 
 /* fo_cos_f32: 1.7 ULP for every finite x; +-inf is NaN. */
@@ -227,7 +227,7 @@ FO_FN float fo_cos_f32(float x) {
 /* fo_moderate_sin_f32: 1.7 ULP; fo_sin_f32 of |x| < 10000. */
 FO_FN float fo_moderate_sin_f32(float x) {
   float y = fo_moderate_sincos_f32(__builtin_fabsf(x), 0u);
-  return fo_from_bits_f32(fo_bits_f32(y) ^ (fo_bits_f32(x) & 0x80000000u));
+  return fo_signed_f32(y, x);
 }
 
 /* fo_moderate_cos_f32: 1.7 ULP; fo_cos_f32 of |x| < 10000. */
@@ -284,13 +284,13 @@ FO_FN float fo_near_tan_f32(float a) {
 FO_FN float fo_tan_f32(float x) {
   float a = __builtin_fabsf(x), near = fo_near_tan_f32(a), wide = fo_wide_tan_f32(a);
   float y = a < 10000.0f ? near : wide;
-  return fo_from_bits_f32(fo_bits_f32(y) ^ (fo_bits_f32(x) & 0x80000000u));
+  return fo_signed_f32(y, x);
 }
 
 /* fo_moderate_tan_f32: 2.9 ULP; fo_tan_f32 of |x| < 10000. */
 FO_FN float fo_moderate_tan_f32(float x) {
   float y = fo_near_tan_f32(__builtin_fabsf(x));
-  return fo_from_bits_f32(fo_bits_f32(y) ^ (fo_bits_f32(x) & 0x80000000u));
+  return fo_signed_f32(y, x);
 }
 
 /* fo_tan_f64: libm's tangent; not vectorised: it needs the reduction of sine and cosine, which are libm's too. */
