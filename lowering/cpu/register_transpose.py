@@ -27,6 +27,11 @@ FEWEST_LEFT = 5
 """Lines that are left over for which a square pays that overlaps another: fewer take less time element by element."""
 
 
+def group_of(node: ScalarNode) -> int:
+    """Elements along both sides of what vector registers turn at once, of a load: as `fo_transpose` has them."""
+    return GROUP // 2 if dtype(node.value).itemsize > 4 else GROUP
+
+
 @dataclass(frozen=True)
 class Tile:
     """A block in memory: where its element at (tile_row, tile_column) is, its size, and where in the whole it begins."""
@@ -78,7 +83,8 @@ class RegisterTranspose(StageLoops):
             value = self.emitter.value(node, scope) if narrow is None else narrow[0]
             scope.block.add_op(memref.StoreOp.get(value, memory, [scope.index(tile.position)]))
 
-        self.go_over(task, rows, columns, tile, turn if self.is_transposed_by_vectors(node) else None, put, True)
+        turned = turn if self.is_transposed_by_vectors(node) else None
+        self.go_over(task, rows, columns, tile, group_of(node), turned, put, True)
         return RowBuffer(memory, tile.position)
 
     def go_over(
@@ -87,20 +93,20 @@ class RegisterTranspose(StageLoops):
         rows: Range,
         columns: Range,
         tile: Tile,
+        group: int,
         turn: Callable[[Scope], None] | None,
         put: Callable[[Scope], None],
         lines_first: bool,
         may_repeat: bool = False,
     ) -> None:
         """
-        A block by squares that vectors turn, and what is left over at its ends element by element. With `lines_first`,
-        squares follow each other along the lines that are read, else along those that are written. With `may_repeat`, the last
-        squares along a size overlap others, perhaps of another block, which get the same elements.
+        A block by squares of `group` elements that vectors turn, and what is left over at its ends element by element. With
+        `lines_first`, squares follow each other along the lines that are read, else along those that are written. With
+        `may_repeat`, the last squares along a size overlap others, perhaps of another block, which get the same elements.
         """
         if turn is None:
             self._put_elements(put, task, rows, columns, tile)
             return
-        group = self.group
         middles = [
             self._whole_groups(task, *bounds, length, group, may_repeat)
             for bounds, length in ((rows, 0 if tile.whole else self.along.extent), (columns, self.inner.extent))
@@ -111,8 +117,8 @@ class RegisterTranspose(StageLoops):
         outer = self.open(task, *loops[0][:2], tile)
         scope = self.open(outer, *loops[1][:2], tile)
         if may_repeat:
-            self._begin_early(outer, loops[0][0])
-            self._begin_early(scope, loops[1][0])
+            self._begin_early(outer, loops[0][0], group)
+            self._begin_early(scope, loops[1][0], group)
         turn(scope)
         for inside, (_, _, bounds) in zip((scope, outer), reversed(loops), strict=True):
             inside.block.add_op(scf.YieldOp())
@@ -122,11 +128,6 @@ class RegisterTranspose(StageLoops):
             self._put_elements(put, task, (middles[0], rows[1]), columns, tile, may_repeat)
         if middles[1] is not columns[1]:
             self._put_elements(put, task, (rows[0], middles[0]), (middles[1], columns[1]), tile)
-
-    @property
-    def group(self) -> int:
-        """Elements along both sides of what vector registers turn at once."""
-        return min(8 if dtype(node.value).itemsize > 4 else GROUP for node in self.transposed.nodes)
 
     def transpose_square(
         self, node: ScalarNode, scope: Scope, target: SSAValue, place: IndexExpr, to_step: Extent
@@ -166,10 +167,10 @@ class RegisterTranspose(StageLoops):
         end = self.root.made(("end", length), lambda: arith.SelectOp(both, constant(length), constant(whole)))
         return task.add(arith.MinSIOp(last, end))
 
-    def _begin_early(self, scope: Scope, dim: Dim) -> None:
+    def _begin_early(self, scope: Scope, dim: Dim, group: int) -> None:
         """Lets a square along a size end there at most."""
-        if isinstance(dim.extent, Size) and dim.extent % self.group != 0:
-            least = self.root.index_constant(dim.extent - self.group)
+        if isinstance(dim.extent, Size) and dim.extent % group != 0:
+            least = self.root.index_constant(dim.extent - group)
             scope.indices[dim] = scope.add(arith.MinSIOp(scope.indices[dim], least))
 
     def _put_elements(

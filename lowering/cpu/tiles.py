@@ -25,7 +25,7 @@ from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.c.headers.functions import helper_names
 from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel_block, sized_work
-from fuse_opt.lowering.cpu.register_transpose import GROUP, RegisterTranspose, Tile
+from fuse_opt.lowering.cpu.register_transpose import GROUP, RegisterTranspose, Tile, group_of
 from fuse_opt.lowering.cpu.stages.loop_parts import Range
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage, body_cost
@@ -123,8 +123,11 @@ class _Tiles(RegisterTranspose):
         outer = Dim("outer", extent(rest))
         nodes.flatten_rows(rest, outer)
         nodes.finish()
+        unit = max(map(group_of, self.transposed.nodes))
         lengths = [
-            side if isinstance(dim.extent, Size) else part_length(dim.extent, -(-dim.extent // side), GROUP)
+            -(-side // unit) * unit
+            if isinstance(dim.extent, Size)
+            else part_length(dim.extent, -(-dim.extent // side), GROUP)
             for dim, side in zip((along, inner), sides, strict=True)
         ]
         moved, behind = self._moved(), self._behind_line(lengths[0])
@@ -229,7 +232,7 @@ class _Tiles(RegisterTranspose):
             self.emitter.emit([store.node], scope)
             self.store([store], scope)
 
-        self.go_over(task, rows, columns, tile, turn, put, False, may_repeat=True)
+        self.go_over(task, rows, columns, tile, group_of(node), turn, put, False, may_repeat=True)
 
     def _build_block(self, stage: Stage, task: Scope, rows: Range, columns: Range, tile: Tile) -> None:
         """Computes and stores a block line by line."""
