@@ -34,8 +34,15 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from fuse_opt.tools.compiler import api
+    import gc
 
+    enabled = gc.isenabled()
+    gc.disable()  # modules are many objects that stay, and each search for garbage would look at all of them
+    try:
+        from fuse_opt.tools.compiler import api
+    finally:
+        if enabled:
+            gc.enable()
     value = globals()[name] = getattr(api, name)
     return value
 

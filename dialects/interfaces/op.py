@@ -66,9 +66,10 @@ class Limit:
 
 
 class OpClass(ABCMeta):
-    """Instances are what derives from it: Python asks abstract classes, in a call, for what was registered as well."""
+    """Instances are what derives from it: Python asks abstract classes, and all that derive from them, for more."""
 
     __instancecheck__ = type.__instancecheck__
+    __subclasscheck__ = type.__subclasscheck__
 
 
 class GraphOp(IRDLOperation, metaclass=OpClass):

@@ -47,3 +47,14 @@ def test_a_refusal_leaves_it_as_it_was() -> None:
     with pytest.raises(fuse_opt.InputError):
         fuse_opt.compile("func.func @main() { graph.unknown }\n")
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_first_use_leaves_it_as_it_was(enabled: bool) -> None:
+    if not enabled:
+        gc.disable()
+    try:
+        assert fuse_opt.__getattr__("compile") is api.compile
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable()
