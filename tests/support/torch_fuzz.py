@@ -1,6 +1,6 @@
 """Random functions under torch.compile(backend="fuse_opt"), judged by eager PyTorch; every fault reduced, with its seed.
 
-    python tests/support/torch_fuzz.py --cases 2000 --seed 0 --processes 2 [--networks | --mixes]
+    python tests/support/torch_fuzz.py --cases 2000 --seed 0 --processes 2 [--networks | --mixes | --wide]
 
 Values, shapes, strides, element types, what aliases what, arguments after the call, gradients, `requires_grad`, and that
 later calls change no earlier result. Compiled with `strict`: what is left to PyTorch is an exception, unless PyTorch's own
@@ -23,7 +23,7 @@ from itertools import repeat
 from typing import Any
 
 import reduction
-from torch_mixes import random_mix
+from torch_mixes import random_mix, wide_mix
 from torch_networks import random_network
 from torch_programs import Program, random_program
 from torch_testing import fuse_opt, torch
@@ -203,7 +203,12 @@ class Summary:
         )
 
 
-PROGRAMS = {"any": random_program, "networks": random_network, "mixes": random_mix}
+PROGRAMS = {"any": random_program, "networks": random_network, "mixes": random_mix, "wide": wide_mix}
+_KINDS = {
+    "networks": "of operations that networks are made of",
+    "mixes": "of mixed types, indices, random numbers, writes",
+    "wide": "the same of tensors that fill vectors and blocks",
+}
 
 
 def offset(program: Program) -> Program:
@@ -248,20 +253,8 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1)
     kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument(
-        "--networks",
-        dest="kind",
-        action="store_const",
-        const="networks",
-        help="of operations that networks are made of",
-    )
-    kinds.add_argument(
-        "--mixes",
-        dest="kind",
-        action="store_const",
-        const="mixes",
-        help="of mixed types, indices, random numbers, writes",
-    )
+    for name, text in _KINDS.items():
+        kinds.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=text)
     parser.set_defaults(kind="any")
     options = parser.parse_args(given)
     seeds = range(options.seed, options.seed + options.cases)

@@ -6,6 +6,7 @@ As in torch_programs.py, statements are tried at once on small tensors, and what
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -122,18 +123,27 @@ WRITES = _statements("""
     {x}.unsqueeze(0).mul_(2) ; {x}[1:].copy_({x}[:-1].clone()) ; {x}.logical_not_() ; {x}.eq_({y}) ; {x}.gt_(0) ;
     {f}.clamp_(max=0.5) ; {f}.round_() ; {f}.pow_(2) ; {f}.masked_scatter_({b}, {g})
 """)
+_WIDE = {3: 5, 4: 40, 6: 100}
 _KINDS = (ARITHMETIC, ARITHMETIC, SHUFFLES, SUMS, PLACES, WRITES)
 
 
-def random_mix(seed: int) -> Program:
-    """The program of a seed."""
+def wide_mix(seed: int) -> Program:
+    """The program of a seed, of tensors that fill vectors and blocks."""
+    return random_mix(seed, _WIDE)
+
+
+def random_mix(seed: int, longer: Mapping[int, int] | None = None) -> Program:
+    """The program of a seed; `longer` says what extents are instead of those of small tensors."""
     rng = random.Random(f"mix {seed}")
     grads = rng.random() < 0.4
     arguments = [_argument(rng, f"f{k}", FLOATS, grads) for k in range(rng.randint(1, 3))]
     arguments += [_argument(rng, f"n{k}", WHOLES, False) for k in range(rng.randint(1, 2))]
     arguments += [_argument(rng, f"b{k}", ("bool",), False) for k in range(1)]
     owned = [replace(_argument(rng, "self.b0", FLOATS, grads), layout="plain")] if rng.random() < 0.3 else []
+    if longer is not None:
+        arguments, owned = ([_longer(a, longer) for a in some] for some in (arguments, owned))
     builder = MixBuilder(rng, [*arguments, *owned], seed, _KINDS)
+    builder.most *= 20 if longer else 1
     for _ in range(rng.randint(2, 7)):
         builder.add()
     used = " ".join(builder.lines)
@@ -143,6 +153,10 @@ def random_mix(seed: int) -> Program:
     returned = tuple(rng.choices(names + [kept[0].name] * (rng.random() < 0.2), k=rng.randint(2, 5)))
     program = Program(kept, held, tuple(builder.lines), returned, rng.random() < 0.3, seed)
     return replace(program, sizes=other_sizes(rng, program)) if program.dynamic else program
+
+
+def _longer(argument: Argument, longer: Mapping[int, int]) -> Argument:
+    return replace(argument, extents=tuple(longer.get(n, n) for n in argument.extents))
 
 
 def _argument(rng: random.Random, name: str, types: tuple[str, ...], grads: bool) -> Argument:

@@ -204,7 +204,7 @@ def _argument(rng: random.Random, name: str, grads: bool, tight: bool) -> Argume
 class Builder:
     """Lines that PyTorch takes, and the values that they leave."""
 
-    prefix = "v"  # of the names of values that lines make
+    prefix, most = "v", 2000  # of the names of values; elements of each
 
     def __init__(
         self, rng: random.Random, arguments: Sequence[Argument], seed: int, kinds: Sequence[Sequence[str]]
@@ -240,7 +240,7 @@ class Builder:
     def _takes(self, line: str) -> bool:
         """Whether the program runs with this line, and its numbers have one meaning in all types; keeps them if so."""
         found = [self._values_after(line, call) for call in (2, 1, 0)]
-        if any(values is None or not all(map(_is_plain, values.values())) for values in found):
+        if any(values is None or not all(_is_plain(v, self.most) for v in values.values()) for values in found):
             return False
         self.values = found[-1] or {}
         return True
@@ -264,9 +264,9 @@ class Builder:
         return kept
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: Any, most: int) -> bool:
     """Whether a tensor is small, and its numbers neither NaN nor beyond what integers hold, which no cast agrees on."""
-    if value.numel() > 2000:
+    if value.numel() > most:
         return False
     numbers = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach()
     return bool((numbers.double().abs() < 2e9).all()) or not (value.is_floating_point() or value.is_complex())
