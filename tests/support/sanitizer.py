@@ -23,7 +23,7 @@ def sanitize(monkeypatch: pytest.MonkeyPatch, flags: Sequence[str] = SANITIZE) -
     found = find_c_compiler()
     assert found is not None
     kept = tuple(flag for flag in found.flags if not flag.startswith("-O"))
-    compiler = replace(found, flags=(*kept, *flags))
+    compiler = replace(found, flags=(*kept, *flags), libraries=("-lm",))  # and what the sanitizer asks for
 
     def sanitizing(cache: DiskCache | None = None) -> CCompiler:
         return compiler
