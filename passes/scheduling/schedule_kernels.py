@@ -142,7 +142,7 @@ class ScheduleKernelsPass(ModulePass):
     convolutions (the entry of that name), and reductions in one part, which leave less to several threads.
 
     Of a processor whose record says another `window`, `first_cache_bytes` or `vector_bytes` than `device_cpu.toml`, kernels get
-    the entries `window`, `lent` (a forty-eighth of that cache), `tile_bits` and `register_bits`.
+    the entries `window`, `lent` (a forty-eighth of that cache), `tile_bits` and `register_bits`, those of f16 and bf16 `table`.
 
     With `versions`, a kernel over rows whose length is a size gets the entries `short` and `long`: C of its own for very short
     rows and for long ones, chosen by the length at the entry of its function. Compilers take two to four times as long for it.
