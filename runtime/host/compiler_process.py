@@ -12,6 +12,8 @@ from dataclasses import dataclass
 LIMIT_VARIABLE = "FUSE_OPT_COMPILE_SECONDS"
 _USUAL_SECONDS = 600.0
 _LONGEST_SECONDS = 86400.0
+_PARTS = 64
+"""Of a compiler's time: this process may be stopped with all of its group, for as long as somebody likes, and that is one part."""
 _GRACE_SECONDS = 5.0
 """For the pipes of a compiler that was killed: a process that left its group may hold them."""
 
@@ -43,7 +45,8 @@ def compile_seconds() -> float:
 def run_compiler(command: Sequence[str], source: str = "", seconds: float | None = None) -> Completed:
     """
     What a compiler that is fed with `source` says, in English whatever the user's language. It gets `seconds`, or as many as
-    `compile_seconds` tells, and is then killed with its whole process group. Raises NeverEnds, OSError and ValueError.
+    `compile_seconds` tells, of the time in which this process is not stopped, and is then killed with its whole process group.
+    Raises NeverEnds, OSError and ValueError.
     """
     limit = compile_seconds() if seconds is None else seconds
     process = subprocess.Popen(
@@ -56,7 +59,7 @@ def run_compiler(command: Sequence[str], source: str = "", seconds: float | None
     )
     _running.add(process)
     try:
-        output, messages = process.communicate(source.encode("utf-8"), timeout=limit)
+        output, messages = _said(process, source.encode("utf-8"), limit)
     except subprocess.TimeoutExpired:
         _stop(process)
         remedy = "" if seconds is not None else f"; give it more by {LIMIT_VARIABLE}, or name another compiler"
@@ -67,6 +70,16 @@ def run_compiler(command: Sequence[str], source: str = "", seconds: float | None
     finally:
         _running.discard(process)
     return Completed(process.returncode, output.decode("utf-8", "replace"), printable(messages))
+
+
+def _said(process: subprocess.Popen[bytes], source: bytes, limit: float) -> tuple[bytes, bytes]:
+    """Raises TimeoutExpired."""
+    given: bytes | None = source
+    for _ in range(_PARTS - 1):
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(given, timeout=limit / _PARTS)
+        given = None  # the first call keeps what it could not write
+    return process.communicate(given, timeout=limit / _PARTS)
 
 
 def stop_compilers() -> None:

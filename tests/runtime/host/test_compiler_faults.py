@@ -59,6 +59,18 @@ def test_a_compiler_that_hangs_on_a_program_is_stopped_with_all_it_started(
     assert not any(is_alive(int(pid)) for pid in pids.read_text().split())
 
 
+@pytest.mark.skipif(os.name != "posix", reason="processes are stopped by signals")
+def test_time_in_which_all_are_stopped_is_not_the_compilers(tmp_path: Path) -> None:
+    """As where a shell stops a job, or a machine sleeps; the process that is stopped here is one of its own."""
+    script = executable(tmp_path / "cc", "(sleep 3; kill -CONT $PPID) & kill -STOP $PPID; sleep 3.2; cat")
+    program = "import sys; from fuse_opt.runtime.host.compiler_process import run_compiler\n"
+    program += "print(run_compiler([sys.argv[1]], 'int x;', 2.0).output)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(script)], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert (done.stdout, done.stderr) == ("int x;\n", "")
+
+
 def test_a_compiler_that_hangs_is_not_asked_kernel_by_kernel(
     monkeypatch: pytest.MonkeyPatch, compiler: CCompiler, tmp_path: Path
 ) -> None:
