@@ -13,7 +13,7 @@ LIMIT_VARIABLE = "FUSE_OPT_COMPILE_SECONDS"
 _USUAL_SECONDS = 600.0
 _LONGEST_SECONDS = 86400.0
 _PARTS = 64
-"""Of a compiler's time: this process may be stopped with all of its group, for as long as somebody likes, and that is one part."""
+"""Of a compiler's time: this process may be stopped with all of its group for as long as somebody likes, and that is one part."""
 _GRACE_SECONDS = 5.0
 """For the pipes of a compiler that was killed: a process that left its group may hold them."""
 

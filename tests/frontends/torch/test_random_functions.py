@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from torch_fuzz import check_cases, difference, run
+from torch_fuzz import check_cases, difference, fault, run
 from torch_mixes import random_mix
 from torch_networks import random_network
 from torch_programs import Program, parsed_argument, random_program
@@ -35,6 +35,13 @@ def test_programs_are_those_of_their_seeds():
     assert random_program(5) == random_program(5) and random_program(5) != random_program(6)
     assert {p.dynamic for p in map(random_program, range(20))} == {True, False}
     assert any(p.owned for p in map(random_program, range(20)))
+
+
+def test_strides_that_only_the_graph_has_are_no_fault():
+    """An index of permuted numbers has their strides in eager, and those of C order for fake tensors and whoever asks them."""
+    numbers = parsed_argument("n", "int64 2x3x4x6 last")
+    program = Program((numbers, parsed_argument("b", "bool 4")), (), ("z = b[n.abs() % 2]",), ("z",), False, 3)
+    assert fault(program) == (None, "aot_eager: strides are others than its graph says")
 
 
 def rewritten(change: Any) -> Any:
