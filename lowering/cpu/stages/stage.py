@@ -170,7 +170,8 @@ class StageLoops(LaneJoins):
     ) -> SSAValue:
         """
         A loop of which an iteration joins so many neighbours for each of the accumulators: moves of these and counting took
-        longer than a few operations. Gives where what is left over begins, for the first of them. Of short rows it is all.
+        longer than a few operations. What is left of whole vectors joins the first of them, as it does where they take turns: a
+        row has the same bits beside another one and alone. Gives where the rest begins. Of short rows it is all.
         """
         (lower, middle), step, constant = bounds, lanes * len(memories), self.root.index_constant
         long = Scope(outer, Block())
@@ -187,8 +188,13 @@ class StageLoops(LaneJoins):
         loop = self.loop(block, lower, pairs, step=step)
         loop.attributes[ROLLED] = UnitAttr()
         long.block.add_op(loop)
+        single = Scope(long, Block())
+        self._join_at(stage, single, first, memories[0], pairs, constant(lanes))
+        single.block.add_op(scf.YieldOp())
+        is_left = long.add(arith.CmpiOp(pairs, middle, "slt"))
+        long.block.add_op(scf.IfOp(is_left, [], Region(single.block)))
         self._join_all(stage, long, memories, lanes)
-        long.block.add_op(scf.YieldOp(pairs))
+        long.block.add_op(scf.YieldOp(middle))
         is_long = outer.add(arith.CmpiOp(middle, constant(PAIRED_LENGTH), "sge"))
         choice = scf.IfOp(is_long, [INDEX], Region(long.block), Region(Block([scf.YieldOp(lower)])))
         outer.block.add_op(choice)

@@ -38,7 +38,7 @@ def test_rows_of_all_lengths_are_reduced_whole() -> None:
 def _joined(row: np.ndarray[Any, Any], vectors: int = 16) -> np.float32:
     """What the row comes to where sums are joined in that order; something is left over of each row."""
     whole, sums = (len(row) - 1) // vectors * vectors, np.zeros((2, vectors), np.float32)
-    paired = whole // (2 * vectors) * 2 * vectors if whole >= 64 else 0
+    paired = whole if whole >= 64 else 0
     for number, begin in enumerate(range(0, paired, vectors)):
         sums[number % 2] += row[begin : begin + vectors]
     one = sums[0] + sums[1]
@@ -58,6 +58,23 @@ def test_the_order_of_a_sum_depends_on_the_length_alone() -> None:
         sums = program(x)[0].tolist()
         in_order = [np.add.accumulate(row)[-1] for row in x]  # of rows several of which are in a vector
         assert sums == [_joined(row) for row in x] or (n <= LONGEST and sums == in_order), n
+
+
+NORM = """func.func @main(%x: XF {graph.dims = ["m", "n"]}, %w: tensor<?xf32> {graph.dims = ["n"]}) -> XF {
+  %y = graph.layer_norm %x, %w, %w {axis = -1 : i64, epsilon = 1.000000e-03 : f64} : (XF, tensor<?xf32>, tensor<?xf32>) -> XF
+  func.return %y : XF
+}""".replace("XF", "tensor<?x?xf32>")
+
+
+@needs_compiler
+@pytest.mark.parametrize("n", [511, 512, 513, 529, 1024, 1041, 4096])
+def test_a_row_has_the_bits_of_a_first_one_beside_the_row_before(n: int) -> None:
+    """Odd numbers of whole vectors, too: the first row of a task is summed alone, and threads have tasks of their own."""
+    x, w = (np.random.default_rng(n).standard_normal(shape).astype(np.float32) for shape in ((1, n), (n,)))
+    program = fuse_opt.compile(NORM)
+    x = x + np.float32(0.1) * np.arange(48, dtype=np.float32)[:, None]
+    together = program(x, w)
+    np.testing.assert_array_equal(together, np.concatenate([program(row[None], w) for row in x]))
 
 
 @needs_compiler
