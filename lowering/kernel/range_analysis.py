@@ -13,7 +13,7 @@ from math import inf, isfinite
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
-from fuse_opt.dialects.scalar import PRIMITIVES, Scalar
+from fuse_opt.dialects.scalar import PRIMITIVES, Scalar, intervals
 from fuse_opt.dialects.scalar.intervals import NONNEGATIVE, UNKNOWN, Interval, times
 from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
@@ -80,8 +80,12 @@ def _of_term(term: _Term, depth: int) -> Interval:
     args = [_Term(arg, term.operands) for arg in term.node.args]
     if not term.node.dtype.is_float:
         return _of_type(term.node.dtype)
-    if function == "sub" and _is_at_most_its_maximum(*args):
+    if function == "sub" and _is_at_most_its_maximum(args[0], _greatest(args[1])):
         return Interval(-inf, 0.0)
+    if function == "select" and (hidden := _hidden(args[0])) is not None and (total := _node(args[2])) is not None:
+        return intervals.of_either(
+            UNKNOWN, _bounds(args[1], depth - 1), _of_operand(total, depth - 1, hidden)
+        ).widened()
     if function == "mul" and _same(*args):
         return NONNEGATIVE
     if function == "cast":
@@ -91,17 +95,19 @@ def _of_term(term: _Term, depth: int) -> Interval:
     return UNKNOWN if rule is None else rule(*(_bounds(arg, depth - 1) for arg in args)).widened()
 
 
-def _of_operand(node: ScalarNode, depth: int) -> Interval:
-    """A load, or a reduction."""
+def _of_operand(node: ScalarNode, depth: int, hidden: _Term | None = None) -> Interval:
+    """A load, or a reduction; what `hidden` says is not -inf then."""
     if node.op is None or not dtype(node.value).is_float:
         return _of_type(dtype(node.value))
     element = _Term(node.op.body(), node.operands)
     found, count = _bounds(element, depth - 1), _iterations(node.loop)
     if node.op.COMBINE in ("max", "min"):
         return found.widened()
-    if node.op.COMBINE != "add" or found.low < 0 or count is None:
+    if node.op.COMBINE != "add" or found.low < 0:
         return UNKNOWN
-    least = 0.5 if _holds_an_exponential_of_zero(element, node.loop) else 0.0
+    least = 0.5 if _holds_an_exponential_of_zero(element, node.loop, hidden) else 0.0
+    if count is None:
+        return Interval(least, inf)
     return Interval(least, max(2 * times(count, found.high), least)).widened()
 
 
@@ -115,8 +121,11 @@ def _iterations(loop: Sequence[IndexExpr]) -> int | None:
     return count if 0 < count <= LONGEST else None
 
 
-def _holds_an_exponential_of_zero(element: _Term, loop: Sequence[IndexExpr]) -> bool:
-    """Whether what a loop sums up are exponentials of elements minus the greatest of them, or of a part of them."""
+def _holds_an_exponential_of_zero(element: _Term, loop: Sequence[IndexExpr], hidden: _Term | None) -> bool:
+    """
+    Whether what a loop sums up are exponentials of elements minus the greatest of them, or of a part of them; or minus another
+    number where the greatest is -inf, which it is not if it is `hidden`.
+    """
     element, narrow = _definition(element)
     if narrow or element.node.function != "exp":
         return False
@@ -124,6 +133,8 @@ def _holds_an_exponential_of_zero(element: _Term, loop: Sequence[IndexExpr]) -> 
     if difference.node.function != "sub":
         return False
     term, maximum = (_Term(arg, difference.operands) for arg in difference.node.args)
+    if hidden is not None and _same(greatest := _greatest(maximum), hidden):
+        maximum = greatest
     if not _is_at_most_its_maximum(term, maximum):
         return False
     summed, reduced = _node(term), _reduced(maximum)
@@ -187,6 +198,31 @@ def _is_at_most_its_maximum(term: _Term, maximum: _Term) -> bool:
     if element is None or most is None or reduced is None:
         return False
     return reduced.value is element.value and _is_among(element, reduced, most.loop)
+
+
+def _greatest(term: _Term) -> _Term:
+    """What a term is but where that is -inf; the term itself where it is nothing of the kind. Elements that are at most -inf are
+    less than whatever stands there."""
+    choice, _ = _definition(term)
+    if choice.node.function != "select":
+        return term
+    condition, _, other = (_Term(arg, choice.operands) for arg in choice.node.args)
+    hidden = _hidden(condition)
+    return other if hidden is not None and _same(other, hidden) else term
+
+
+def _hidden(condition: _Term) -> _Term | None:
+    """What is -inf where a condition holds; None where the condition is another one."""
+    condition, _ = _definition(condition)
+    if condition.node.function != "eq":
+        return None
+    a, b = (_Term(arg, condition.operands) for arg in condition.node.args)
+    return next((x for x, y in ((a, b), (b, a)) if _is_minus_infinity(y)), None)
+
+
+def _is_minus_infinity(term: _Term) -> bool:
+    term, _ = _definition(term)
+    return term.node.function == "constant" and float(term.node.value) == -inf
 
 
 def _reduced(maximum: _Term) -> ScalarNode | None:

@@ -11,6 +11,11 @@ import fuse_opt
 
 T, ROW, TURNED = "tensor<32x48xf32>", "tensor<32x1xf32>", "tensor<48x32xf32>"
 MAXIMUM = f"%m = graph.max %x {{axes = array<i64: 1>, keepdims = true}} : ({T}) -> {ROW}"
+SAFE = f"""{MAXIMUM}
+      %i = graph.constant dense<0xff800000> : tensor<f32>
+      %z = graph.constant dense<0.0> : tensor<f32>
+      %h = graph.equal OTHER, %i : ({ROW}, tensor<f32>) -> tensor<32x1xi1>
+      %k = graph.where %h, %z, %m : (tensor<32x1xi1>, tensor<f32>, {ROW}) -> {ROW}"""
 HALVES = "tensor<32x48xf16>"
 
 NONPOSITIVE = {
@@ -23,6 +28,8 @@ NONPOSITIVE = {
       %m = graph.max %s {{axes = array<i64: 1>}} : ({T}) -> tensor<32xf32>
       %k = graph.reshape %m {{shape = array<i64: 32, 1>}} : (tensor<32xf32>) -> {ROW}
       %t = graph.subtract %s, %k : ({T}, {ROW}) -> {T}""",
+    "minus the maximum, or 0 where that is -inf": f"""{SAFE.replace("OTHER", "%m")}
+      %t = graph.subtract %x, %k : ({T}, {ROW}) -> {T}""",
     "halved": f"""{MAXIMUM}\n%d = graph.subtract %x, %m : ({T}, {ROW}) -> {T}
       %h = graph.constant dense<0.5> : tensor<f32>
       %t = graph.multiply %d, %h : ({T}, tensor<f32>) -> {T}""",
@@ -39,6 +46,11 @@ UNKNOWN = {
     "the maximum minus it": f"{MAXIMUM}\n%t = graph.subtract %m, %x : ({ROW}, {T}) -> {T}",
     "minus the maximum of another row": f"""{MAXIMUM}
       %k = graph.flip %m {{axes = array<i64: 0>}} : ({ROW}) -> {ROW}
+      %t = graph.subtract %x, %k : ({T}, {ROW}) -> {T}""",
+    "minus 0 where another maximum is -inf": f"""%n = graph.max %y {{axes = array<i64: 1>, keepdims = true}} : ({T}) -> {ROW}
+      {SAFE.replace("OTHER", "%n")}
+      %t = graph.subtract %x, %k : ({T}, {ROW}) -> {T}""",
+    "minus 0 where the maximum is 0": f"""{SAFE.replace("OTHER", "%m").replace("0xff800000", "0.0")}
       %t = graph.subtract %x, %k : ({T}, {ROW}) -> {T}""",
     "minus the minimum": f"""%m = graph.min %x {{axes = array<i64: 1>, keepdims = true}} : ({T}) -> {ROW}
       %t = graph.subtract %x, %m : ({T}, {ROW}) -> {T}""",
