@@ -221,6 +221,15 @@ REGISTER_BITS = Knob(
     "where registers begin, and no rows of a size of 8 elements or fewer share a vector, which add up in another order",
     usual=512,
 )
+ROW_FACTOR = Knob(
+    "row_factor",
+    Words(("late", "early")),
+    ("attention",),
+    False,
+    "whether exponentials of scores are [divided by their sum](implementations.md#generated-attention) behind the product with "
+    "the values, where softmax and sizes of values let that be, or before it",
+    ("late", "early"),
+)
 RIGHT_OPERAND = Knob(
     "right_operand",
     Words(("far", "near")),
@@ -263,6 +272,7 @@ KNOBS = (
     VECTOR,
     TILE_BITS,
     REGISTER_BITS,
+    ROW_FACTOR,
     RIGHT_OPERAND,
     SCRATCH,
 )

@@ -512,11 +512,24 @@ FO_FN void fo_prefetch_next_{ELEMENT}(const {ELEMENT_C} *from, long at, long cou
 #endif
 }
 
-/* fo_all_finite_{f32|f64}: whether none of so many elements from x[at] on is infinite or NaN. */
-FO_FN long fo_all_finite_f32(long count, const float *x, long at) {
+/* fo_all_within_{f32|f64}: whether none of so many elements from x[at] on is NaN, or farther from 0 than `most`. */
+FO_FN long fo_all_within_f32(long count, const float *x, long at, float most) {
   int bad = 0;
-  for (long i = 0; i < count; i++) bad |= !(__builtin_fabsf(x[at + i]) <= {0x1.fffffep127f|0x1.fffffffffffffp1023});
+  for (long i = 0; i < count; i++) bad |= !(__builtin_fabsf(x[at + i]) <= most);
   return !bad;
+}
+
+/* fo_all_finite_{f32|f64}: whether none of them is infinite or NaN. */
+FO_FN long fo_all_finite_f32(long count, const float *x, long at) {
+  return fo_all_within_f32(count, x, at, {0x1.fffffep127f|0x1.fffffffffffffp1023});
+}
+
+/* fo_factor_rows_{f32|f64}: rows `step` apart are multiplied by their factors, which are 1 from then on. */
+FO_FN void fo_factor_rows_f32(long rows, long columns, float *x, long step, float *factors) {
+  for (long i = 0; i < rows; i++) {
+    for (long j = 0; j < columns; j++) x[i * step + j] *= factors[i];
+    factors[i] = 1.0f;
+  }
 }
 
 /* fo_columns_used_{f32|f64}: how many leading columns of rows `step` apart have all elements that are not 0, but 1 at least. */

@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.attention import Attention, attention_of
 from fuse_opt.dialects.analysis.contractions.result_places import result_axes
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import SPLITS, TILE_BITS
+from fuse_opt.dialects.fused.knobs import ROW_FACTOR, SPLITS, TILE_BITS
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent, Size
@@ -41,15 +41,15 @@ def build_attention_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> lis
     if of.reads_in_place:
         return build_split_keys(of, memory, SPLITS.count(kernel))
     tiling = choose_attention_tiling(of.first, of.second, dtype(of.first_raw).itemsize, TILE_BITS.number(kernel))
-    build = _Build(of, tiling, memory)
+    build = _Build(of, tiling, memory, ROW_FACTOR.word(kernel) == "late")
     return [*([build.copies()] if tiling.shares_panels else []), build.attention()]
 
 
 class _Build:
     """The launches of one kernel."""
 
-    def __init__(self, of: Attention, tiling: AttentionTiling, memory: KernelBuffers) -> None:
-        self.of, self.tiling, self.memory = of, tiling, memory
+    def __init__(self, of: Attention, tiling: AttentionTiling, memory: KernelBuffers, late: bool) -> None:
+        self.of, self.tiling, self.memory, self.late = of, tiling, memory, late
         self.matrices = prod(of.first.batch)
         self.scratch = self._scratch() if tiling.shares_panels else []
 
@@ -75,7 +75,7 @@ class _Build:
 
     def attention(self) -> KernelLoops:
         root = self._root()
-        body = AttentionTiles(self.of, self.tiling, self._panels(root), self.memory, root)
+        body = AttentionTiles(self.of, self.tiling, self._panels(root), self.memory, root, self.late)
         blocks = self.matrices, self.tiling.row_blocks
         work = estimate(self.of.first.operations + self.of.second.operations) // estimate(self.matrices)
         return self._finish(root, lambda task, number: body.build(task, number, blocks), blocks, work)

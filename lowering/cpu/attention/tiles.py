@@ -18,6 +18,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.extents import is_number
 from fuse_opt.dialects.types.size import Extent
+from fuse_opt.lowering.cpu.attention.late_factor import largest_value, late_factor
 from fuse_opt.lowering.cpu.attention.panels import Panels, on_stack
 from fuse_opt.lowering.cpu.attention.tiling import PADDING, AttentionTiling
 from fuse_opt.lowering.cpu.attention.weights import WeightRows
@@ -40,16 +41,18 @@ class _Group:
     queries: Matrix
     panels: tuple[SSAValue, SSAValue]
     """Where those of keys and of values begin."""
-    finite: SSAValue | None
-    """Whether no value is infinite or NaN: a weight of 0 then adds nothing; None where there are hardly such weights."""
+    moderate: SSAValue | None
+    """Whether no value is infinite or NaN, or too large for late factors: a weight of 0 then adds nothing; None where there are
+    hardly such weights, and no late factors."""
 
 
 class AttentionTiles:
     """The body of a task: some tiles of the queries of a matrix."""
 
     def __init__(
-        self, of: Attention, tiling: AttentionTiling, panels: Panels, memory: KernelBuffers, root: Scope
+        self, of: Attention, tiling: AttentionTiling, panels: Panels, memory: KernelBuffers, root: Scope, late: bool
     ) -> None:
+        """`late` says whether factors of rows may come behind the second product."""
         self.of, self.tiling, self.panels, self.root = of, tiling, panels, root
         self.element: DType = dtype(of.first_raw)
         every = None if is_number(of.first.rows) else of.first.rows
@@ -59,8 +62,12 @@ class AttentionTiles:
         rows = tiling.group_rows
         scores = self._on_stack(rows * tiling.most_step, "scores")
         self.scores = Sums(scores, rows, cast(int, tiling.score_step))
-        self.sums = Sums(self._on_stack(rows * tiling.width, "sums"), rows, tiling.width)
-        self.weights = WeightRows(of.weights, of.first, of.first_raw, self.scores, tiling.most_keys, memory, root)
+        hides = of.seen is not None and of.hides_alike  # which leaves out more than dividing takes
+        factor = late_factor(of.weights) if late and not hides else None
+        self.weights = WeightRows(
+            of.weights, of.first, of.first_raw, self.scores, tiling.most_keys, memory, root, factor
+        )
+        self.sums = Sums(self._on_stack(rows * tiling.width, "sums"), rows, tiling.width, factors=self.weights.factors)
         self.epilogue = BlockEpilogue(of.epilogue, of.places, of.second, of.second_raw, memory, root)
         self.queries = root.block.args[memory.sources[of.queries.value]]
         self.seen = None if of.seen is None else self.weights.seen(of.seen)
@@ -94,17 +101,18 @@ class AttentionTiles:
             count_loop(task, "block", every, lambda scope, block: self.panels.copy_block(scope, block, starts))
         queries = Matrix(self.queries, task.index(of.queries.offset), of.queries.row, of.queries.column)
         tiles = part_bounds(task, row_block, tiling.block, tiling.tiles)
-        finite = self._finite_values(task, starts[1]) if self.is_masked else None
+        asks = self.is_masked or self.weights.factors is not None
+        moderate = self._moderate_values(task, starts[1]) if asks else None
         if self.seen is not None:  # what no tile computed is read, though it does not matter
             self._clear(task, constant(tiling.group_rows), (constant(0), constant(tiling.score_step)))
 
         def group(scope: Scope, tile: SSAValue) -> None:
-            self._group(scope, self._group_of(scope, (tile, tiles[1]), queries, starts, finite))
+            self._group(scope, self._group_of(scope, (tile, tiles[1]), queries, starts, moderate))
 
         count_loop(task, "tile", tiles, group, tiling.group)
 
     def _group_of(
-        self, scope: Scope, tiles: Bounds, queries: Matrix, panels: tuple[SSAValue, SSAValue], finite: SSAValue | None
+        self, scope: Scope, tiles: Bounds, queries: Matrix, panels: tuple[SSAValue, SSAValue], moderate: SSAValue | None
     ) -> _Group:
         """The next tiles that are computed at a time."""
         first, constant = self.tiles.first_row(scope, tiles[0]), self.root.index_constant
@@ -117,18 +125,21 @@ class AttentionTiles:
             target = Matrix(self.copy, constant(0), self.query_step)
             copy_matrix(scope, self.element, left, target, count, constant(self.of.first.depth))
             left = target
-        return _Group((tiles[0], last), first, count, left, panels, finite)
+        return _Group((tiles[0], last), first, count, left, panels, moderate)
 
     def _clear(self, scope: Scope, rows: SSAValue, columns: Bounds) -> None:
         """Puts zeros where so many rows have scores in these columns."""
         scores = Matrix(self.scores.memory, self.root.index_constant(0), self.scores.step)
         fill_columns(scope, scores, rows, columns, self.root.constant(0.0, self.element))
 
-    def _finite_values(self, task: Scope, start: SSAValue) -> SSAValue:
-        """Whether no value is infinite or NaN."""
+    def _moderate_values(self, task: Scope, start: SSAValue) -> SSAValue:
+        """Whether no value is infinite or NaN, nor the sum of so many of them as there may be keys, where factors are late."""
         count = self.root.index_constant(self.panels.sizes.values)
         arguments = [count, flat_memory(self.root, self.panels.values), start]
-        return task.call(f"fo_all_finite_{self.element.name}", arguments, INDEX)
+        if self.weights.factors is None:
+            return task.call(f"fo_all_finite_{self.element.name}", arguments, INDEX)
+        most = self.root.constant(largest_value(self.element, self.tiling.most_keys), self.element)
+        return task.call(f"fo_all_within_{self.element.name}", [*arguments, most], INDEX)
 
     def _key_panels(self, scope: Scope, first: SSAValue, count: SSAValue) -> SSAValue:
         """How many panels have keys that rows of a group see."""
@@ -162,7 +173,7 @@ class AttentionTiles:
     def _used_keys(self, scope: Scope, group: _Group, weighed: SSAValue) -> SSAValue:
         """How many leading keys have weights that matter: behind the last one that is not 0, products of finite values are 0."""
         keys = self.root.index_constant(self.of.first.columns)
-        if group.finite is None:
+        if group.moderate is None or not self.is_masked:
             return keys
         arguments = [
             group.count,
@@ -171,8 +182,18 @@ class AttentionTiles:
             self.root.index_constant(self.scores.step),
         ]
         used = scope.call(f"fo_columns_used_{self.element.name}", arguments, INDEX)
-        is_finite = scope.add(arith.CmpiOp(group.finite, self.root.index_constant(0), "ne"))
+        is_finite = scope.add(arith.CmpiOp(group.moderate, self.root.index_constant(0), "ne"))
         return scope.add(arith.SelectOp(is_finite, used, keys))
+
+    def _divide_early(self, scope: Scope, group: _Group) -> None:
+        """Multiplies weights by their factors now where values are too large for it later."""
+        factors = self.weights.factors
+        if factors is None or group.moderate is None:
+            return
+        keys, step = map(self.root.index_constant, (self.of.first.columns, self.scores.step))
+        arguments = [group.count, keys, flat_memory(self.root, self.scores.memory), step, factors]
+        is_large = scope.add(arith.CmpiOp(group.moderate, self.root.index_constant(0), "eq"))
+        either(scope, is_large, lambda s: s.call_for_effect(f"fo_factor_rows_{self.element.name}", arguments))
 
     def _group(self, scope: Scope, group: _Group) -> None:
         of, tiling, constant = self.of, self.tiling, self.root.index_constant
@@ -204,6 +225,7 @@ class AttentionTiles:
 
         count_loop(scope, "panel", (constant(0), self._key_panels(scope, group.first, group.count)), score)
         weighed, expected = self._weigh_rows(scope, group)
+        self._divide_early(scope, group)
         used = self._used_keys(scope, group, weighed)
         count_loop(scope, "panel", (constant(0), constant(tiling.value_panels)), weigh)
         if self.ends_early:  # rows that were gone over as a whole leave weights where the next ones expect none

@@ -15,11 +15,13 @@ from xdsl.ir import Block, SSAValue
 from fuse_opt.dialects.analysis.contractions.attention import MOST_SCORES, OWN
 from fuse_opt.dialects.analysis.contractions.causal_masks import takes_any_number
 from fuse_opt.dialects.analysis.contractions.result_places import result_axes
-from fuse_opt.dialects.analysis.loop_body import LoopBody, Store
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, linearize
 from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.lowering.cpu.attention.late_factor import FACTOR, LateFactor
+from fuse_opt.lowering.cpu.attention.panels import on_stack
 from fuse_opt.lowering.cpu.matmul.epilogue import Sums
 from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
@@ -44,9 +46,11 @@ class WeightRows(StageLoops):
         most_columns: int,
         memory: KernelBuffers,
         root: Scope,
+        late: LateFactor | None = None,
     ) -> None:
-        """`most_columns` are those that a row may have."""
+        """`most_columns` are those that a row may have. With a `late` factor this is left in `factors`, row by row."""
         self.most_columns = most_columns
+        loop_body = late.weights if late else loop_body
         nodes = KernelNodes(loop_body)
         rows = nodes.loop(loop_body.rows)
         self.batch, self.row, _ = result_axes(product)
@@ -72,6 +76,11 @@ class WeightRows(StageLoops):
             for load in loop_body.loads():
                 if load.value is raw:
                     stage.taken[load] = self.scores
+        self.factors: SSAValue | None = None
+        if late is not None:
+            maker = next(stage for stage in reversed(self.stages) if late.part in self.nodes_of(stage))
+            maker.left[late.part] = self.scores
+            self.factors = self._memory_of_rows("row_factors", late.part)
 
     def seen(self, columns: IndexExpr) -> int | None:
         """What is added to a row's number in its matrix to give how many keys it sees; None where that is not all."""
@@ -99,6 +108,17 @@ class WeightRows(StageLoops):
         """As of all stages; where rows have room, what is left over of a loop is a vector of accumulators."""
         found = super().lanes(stage)
         return WIDTH if not found and self.rows_have_room and stage.reductions else found
+
+    def _is_roomy(self, memory: SSAValue, room: int) -> bool:
+        """Scores lie with room behind each row."""
+        step = self.scores_of.step
+        return super()._is_roomy(memory, room) or (
+            memory is self.scores.memory and not isinstance(step, Size) and room <= step
+        )
+
+    def _may_overlap(self, stage: Stage) -> bool:
+        """Nothing runs twice where a last vector has room of its own."""
+        return super()._may_overlap(stage) or (self.scores in stage.left.values() and self._has_room(stage))
 
     def emit(self, scope: Scope, first: SSAValue, count: SSAValue, place: SSAValue | None = None) -> None:
         """So many rows from the first on, which are those of the scores from row `place` on, or else all of them."""
@@ -219,8 +239,16 @@ class WeightRows(StageLoops):
                 value = self.emitter.value(store.node, scope)
                 place = scope.index(self.scores.position)
                 scope.block.add_op(memref.StoreOp.get(value, self.scores.memory, [place]))
+            elif store.result == FACTOR:
+                assert self.factors is not None
+                value = self.emitter.value(store.node, scope)
+                scope.block.add_op(memref.StoreOp.get(value, self.factors, [scope.dim_value(self.local)]))
             else:
                 super().store([store], scope)
+
+    def _memory_of_rows(self, name: str, like: ScalarNode) -> SSAValue:
+        """Room for a number of each row."""
+        return on_stack(self.root, self.scores_of.rows, name, dtype(like.value))
 
     def _row_buffer(self, kept: KeptRow) -> RowBuffer:
         count: Extent = extent(kept.dims)

@@ -33,6 +33,8 @@ class Sums:
     step: int
     at: SSAValue | None = None
     """0 where it is None."""
+    factors: SSAValue | None = None
+    """What rows of the product are multiplied by before all else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +157,15 @@ class BlockEpilogue(StageLoops):
         stage = Stage((self.row, self.column), stores=list(self.loop_body.stores))
         inner = self.column_scope(row, sums, start)
         place = block_place(sums)
+        factor = (
+            None
+            if sums.factors is None
+            else row.add(memref.LoadOp.get(sums.factors, [row.dim_value(_block_row(sums))]))
+        )
         for load in self.loop_body.loads():
             if load.value is self.raw:  # rounded, where sums are of a wider type
                 value = inner.add(memref.LoadOp.get(sums.memory, [inner.index(place)]))
+                value = value if factor is None else inner.add(arith.MulfOp(value, factor))
                 value.name_hint = load.value.name_hint
                 self.emitter.define(load, value, inner)
         self.emitter.emit(stage.roots(), inner, stage)

@@ -171,8 +171,12 @@ class LaneChoice(LoopParts):
             return False
         room = padded(most(stage.dims[-1].extent))
         return all(dtype(node.value).is_float for node in self.nodes_of(stage)) and all(
-            _elements(row.memory) in (room, 2 * room) for row in (*stage.taken.values(), *stage.left.values())
+            self._is_roomy(row.memory, room) for row in (*stage.taken.values(), *stage.left.values())
         )
+
+    def _is_roomy(self, memory: SSAValue, room: int) -> bool:
+        """Whether all rows in some memory have room for so many elements."""
+        return _elements(memory) in (room, 2 * room)
 
     def _whole_vectors(self, length: Extent, lanes: int) -> Extent:
         """

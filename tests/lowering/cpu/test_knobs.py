@@ -47,6 +47,16 @@ SQUARES = """
 PRODUCT = """
     %1 = graph.matmul %0, %0 {transpose_lhs = true} : (TYPE, TYPE) -> RESULT
     fused.yield %1 : RESULT"""
+ATTENTION = """
+    %1 = graph.matmul %0, %0 {transpose_rhs = true} : (TYPE, TYPE) -> tensor<90x90xf32>
+    %most = graph.max %1 {axes = array<i64: 1>, keepdims = true} : (tensor<90x90xf32>) -> tensor<90x1xf32>
+    %less = graph.subtract %1, %most : (tensor<90x90xf32>, tensor<90x1xf32>) -> tensor<90x90xf32>
+    %2 = graph.exp %less : (tensor<90x90xf32>) -> tensor<90x90xf32>
+    %3 = graph.sum %2 {axes = array<i64: 1>, keepdims = true} : (tensor<90x90xf32>) -> tensor<90x1xf32>
+    %4 = graph.reciprocal %3 : (tensor<90x1xf32>) -> tensor<90x1xf32>
+    %5 = graph.multiply %2, %4 : (tensor<90x90xf32>, tensor<90x1xf32>) -> tensor<90x90xf32>
+    %6 = graph.matmul %5, %0 : (tensor<90x90xf32>, TYPE) -> TYPE
+    fused.yield %6 : TYPE"""
 KERNELS = {
     "pointwise": (CHAIN, "300x400xbf16", "300x400xbf16"),
     "row": (SHARES, "700x400xf32", "700x400xf32"),
@@ -55,6 +65,7 @@ KERNELS = {
     "tile": (TURNED, "300x400xf32", "400x300xf32"),
     "conv": (SQUARES, "8x64x28x28xf32", "64x64x1x1xf32"),
     "matmul": (PRODUCT, "300x400xf32", "400x400xf32"),
+    "attention": (ATTENTION, "90x40xf32", "90x40xf32"),
 }
 COUNTS = {
     "splits": (3, 7),
@@ -78,7 +89,7 @@ OF_OTHERS = ("short", "long", "register_bits", "right_operand")
 
 def module(kind: str, entry: str = "") -> str:
     body, given, result = KERNELS[kind]
-    implementation = f'implementation = "fuse.{kind}", ' if kind in ("conv", "matmul") else ""
+    implementation = f'implementation = "fuse.{kind}", ' if kind in ("conv", "matmul", "attention") else ""
     text = f"""
 func.func @main(%x: TYPE) -> RESULT {{
   %r = fused.kernel(%0 = %x : TYPE) -> (RESULT) attributes {{{implementation}schedule = {{kind = "{kind}"{entry}}}}} {{{body}
