@@ -55,7 +55,9 @@ def _unswitch_each(loop: scf.ParallelOp) -> None:
     if not chosen or count > MOST_CONDITIONS:
         return
     least = specialized(loop, _where(chosen[-1], True, loop.body.block))
-    if len(list(least.body.block.ops)) * (count + 1) > MOST_OPERATIONS:
+    operations = len(list(least.body.block.ops))
+    least.erase()  # nothing uses what the function has outside of it
+    if operations * (count + 1) > MOST_OPERATIONS:
         return
     while chosen:
         # The last condition chooses between an operand and what the others choose: it is asked first.

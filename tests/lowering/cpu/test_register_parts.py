@@ -66,3 +66,20 @@ def test_no_variable_is_longer_than_a_register(tmp_path: Path) -> None:
         program = compiled_for(SUMS, size, tmp_path)
         program(x)
         assert set(re.findall(r"vector_size\((\d+) \* sizeof\(float\)\)", program.source)) == {str(lanes)}
+
+
+JOINED = """func.func @main(%x: XF {graph.dims = ["m", "n"]}) -> tensor<?xf32> attributes {graph.symbols = {n = {least = 64}}} {
+  %1 = graph.exp %x : (XF) -> XF
+  %2 = graph.concat %x, %x, %1 {axis = 0 : i64} : (XF, XF, XF) -> XF
+  %3 = graph.sum_squares %2 {axes = array<i64: 1>} : (XF) -> tensor<?xf32>
+  func.return %3 : tensor<?xf32>
+}""".replace("XF", "tensor<?x?xf32>")
+
+
+@needs_compiler
+def test_sums_of_rows_that_are_chosen_between(tmp_path: Path) -> None:
+    """What choosing loops was measured by kept on reading accumulators that were in parts."""
+    program, rng = compiled_for(JOINED, 32, tmp_path), np.random.default_rng(4)
+    for m, n in ((1, 64), (3, 77)):
+        x = rng.standard_normal((m, n)).astype(np.float32)
+        np.testing.assert_allclose(program(x), fuse_opt.evaluate(JOINED, x), 2e-5)
