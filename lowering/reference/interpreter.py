@@ -36,7 +36,7 @@ from fuse_opt.dialects.types.storage_kinds import part_types
 from fuse_opt.lowering.errors import EvaluationError
 from fuse_opt.lowering.program.float_formats import bit_patterns, converted, is_narrow, recognized, type_name
 from fuse_opt.lowering.reference.kernels import find_implementation
-from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES, Array, evaluate_body, reduce
+from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES, Array, evaluate_body, most_axes, reduce
 
 
 def entry_function(module: ModuleOp, name: str | None = None) -> FuncOp:
@@ -271,6 +271,8 @@ def evaluate_structured(op: StructuredOp, operands: Sequence[Array]) -> Array:
         return dense_array(stored)
     extents = shape(op.results[0])
     reduced = op.reduced_extents()
+    if (axes := len(extents) + len(reduced)) > most_axes():
+        raise EvaluationError(f"'{op.name}' goes along {axes} axes: NumPy's arrays have at most {most_axes()}", op)
     index, inner = dimensions("i", extents), dimensions("r", reduced)
     data = dict(zip(op.operands, operands, strict=True))
     if op.COMBINE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -21,6 +22,17 @@ NUMPY_DTYPES: dict[DType, np.dtype[Any]] = {
     dtype: NARROW[dtype.name] if dtype.name in NARROW else np.dtype(dtype.numpy_name) for dtype in DTYPES
 }
 """Arrays of each element type; those of `narrow_floats` are read and made by its functions only."""
+
+
+@cache
+def most_axes() -> int:
+    """How many axes an array of NumPy may have: 64, or 32 before NumPy 2."""
+    for count in itertools.count(32):
+        try:
+            np.empty((1,) * (count + 1))
+        except ValueError:
+            return count
+    raise AssertionError
 
 
 def convert(x: Array, target: DType) -> Array:

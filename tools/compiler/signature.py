@@ -20,7 +20,7 @@ from fuse_opt.dialects.analysis.stored_values import whole_types
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.storage_kinds import PARTS, StorageKind, stored_as
 from fuse_opt.lowering.program.float_formats import recognized, type_name
-from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES
+from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES, most_axes
 from fuse_opt.runtime.backends.csr_check import is_pattern, ready_check
 from fuse_opt.runtime.call_arrays import as_array, check_apart, check_target, out_arrays
 from fuse_opt.runtime.stored_arrays import Form, StoredType, form_of
@@ -182,6 +182,8 @@ def _value(function: FuncOp, label: str, name: str, type_: Attribute, marks: dic
     if tensor is None or element is None:
         raise located(function, f"'{function.sym_name.data}', {label}: expected a tensor that can run, got '{type_}'")
     extents = tuple(-1 if n == DYNAMIC_INDEX else n for n in tensor.get_shape())
+    if len(extents) > most_axes():
+        raise located(function, f"{label}: NumPy's arrays have at most {most_axes()} axes, got {len(extents)}")
     kind, numpy_type = stored_as(tensor), NUMPY_DTYPES[element]
     stored = None if kind is None else _stored(label, kind, tensor, numpy_type)
     bounds = _range(marks.get(RANGE))

@@ -250,6 +250,26 @@ def test_errors_are_located_and_of_one_line():
         fuse_opt.evaluate(blocks, np.ones(3, np.float32))
 
 
+def test_more_axes_than_arrays_have_are_refused_with_a_place() -> None:
+    """Arguments by whoever takes arrays, values between them by the reference, which has arrays of them."""
+    wide = f"tensor<4x{'1x' * 69}f32>"
+    text = f"""func.func @main(%x: {wide}) -> {wide} {{
+  func.return %x : {wide}
+}}"""
+    refused = r"axes: NumPy's arrays have at most \d+"
+    with pytest.raises(
+        InputError, match=r"^<string>:1:1: error: argument 0 \(%x\): NumPy's arrays have at most .* got 70"
+    ):
+        fuse_opt.compile(text, "reference")
+    between = f"""func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
+  %0 = graph.reshape %x {{shape = array<i64: 4{", 1" * 69}>}} : (tensor<4xf32>) -> {wide}
+  %1 = graph.sum %0 {{axes = array<i64: {", ".join(map(str, range(1, 70)))}>}} : ({wide}) -> tensor<4xf32>
+  func.return %1 : tensor<4xf32>
+}}"""
+    with pytest.raises(InputError, match=f"^<string>:2:3: error: 'graph.reshape' goes along 70 {refused}"):
+        fuse_opt.evaluate(between, np.ones(4, np.float32))
+
+
 def test_without_a_c_compiler_there_is_one_warning(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("fuse_opt.runtime.host.c_compiler.find_c_compiler", lambda: None)
     builders.has_c_compiler.cache_clear()
