@@ -24,6 +24,8 @@ LANES = 64
 SHORT_LANES = 16
 """The same of a loop that does not fill `LANES` twice: a wide vector, or two. Fewer elements than these that are left over
 have an accumulator of their own: a wide load behind narrow stores waits for them."""
+EXTREMA = 32
+"""Accumulators of an extremum where registers have 256 bits: of eight, beside a loop's constants, some were in memory."""
 SHORTEST = 5
 """Elements of a loop that has accumulators side by side, some of which join nothing."""
 LIGHT_WORK = 16
@@ -56,7 +58,9 @@ class LaneChoice(LoopParts):
             return WIDTH
         narrowest = min(dtype(node.value).compute.itemsize for node in stage.reductions)
         many, few = (LANES, SHORT_LANES) if narrowest > 1 else (4 * LANES, LANES)
-        if not _takes_extremum(stage) and (work := self.stage_work(stage)) > LIGHT_WORK:
+        if _takes_extremum(stage):
+            many = EXTREMA if self._has_narrow_registers() and narrowest == NARROWEST else many
+        elif (work := self.stage_work(stage)) > LIGHT_WORK:
             if work * estimate(extent(stage.dims)) > LONG_WORK:
                 return 0
             many = few
@@ -70,6 +74,10 @@ class LaneChoice(LoopParts):
         if self._may_overlap(stage):
             return max(few, self._vector(stage)) if length >= few else 0
         return few if length >= (SHORTEST if few == WIDTH and self._has_masks(stage) else 2 * few) else 0
+
+    def _has_narrow_registers(self) -> bool:
+        """Whether a vector of accumulators is more than one register."""
+        return self.memory.register_bits < 8 * NARROWEST * WIDTH
 
     def is_streamed(self, stage: Stage) -> bool:
         """

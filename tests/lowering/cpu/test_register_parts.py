@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from guard_pages import guarded, needs_guard_pages
+from ir_testing import apply, parse
 from lowered_programs import as_list, needs_compiler
 from narrow_vectors import compiled_for
 
 import fuse_opt
 from fuse_opt.lowering.cpu.packed.packed_rows import LONGEST
+from fuse_opt.lowering.emit.c import build_program
 
 Array = np.ndarray[Any, Any]
 ROWS = """func.func @main(%x: tensor<?x?xf32> {{graph.dims = ["m", "n"]}}) -> tensor<?x?xf32> {{
@@ -40,6 +42,20 @@ PROGRAMS = {
     "sums": SUMS,
     "columns": COLUMNS,
 }
+
+
+@pytest.mark.parametrize(
+    ("op", "bits", "lanes"), [("max", 256, 32), ("max", 512, 64), ("sum", 256, 64), ("sum", 512, 64)]
+)
+def test_accumulators_of_an_extremum_are_fewer_where_registers_are_narrow(op: str, bits: int, lanes: int) -> None:
+    """Eight of 256 bits were in memory beside what else a row has in registers."""
+    text = f"""func.func @main(%x: tensor<40x300xf32>) -> tensor<40xf32> {{
+  %1 = graph.{op} %x {{axes = array<i64: 1>}} : (tensor<40x300xf32>) -> tensor<40xf32>
+  func.return %1 : tensor<40xf32>
+}}"""
+    device = "cpu" if bits == 512 else "avx2"
+    source = build_program(apply(parse(text), ["wrap-kernels", f"schedule-kernels{{device={device}}}"])).source
+    assert re.findall(r"_lanes\[(\d+)\] __attribute__", source) == [str(lanes)]
 
 
 @needs_compiler
