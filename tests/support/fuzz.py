@@ -4,9 +4,9 @@
 
 Case N of seed S is the program of `program_of(S + N)`. It goes through a random sequence of passes (laws.pass_fault), be it
 through all decisions about kernels, memory and launches first and then through rewrites of what was decided about; its ops are
-put in another order and fused again (laws.grouping_fault); with `--target c` every tenth case is compiled and compared, too. In
-every fourth case values lie in random orders of memory. With `--backends` cases are those of backend_fuzz.py, with `--sizes`
-those of sized_fuzz.py.
+put in another order and fused again (laws.grouping_fault); with `--target c` every tenth case is compiled and compared, too,
+and every fifth as its own passes leave it. In every fourth case values lie in random orders of memory. With `--backends` cases
+are those of backend_fuzz.py, with `--sizes` those of sized_fuzz.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import repeat
 
-from backend_fuzz import backends_fault, switched
+from backend_fuzz import READS_ZEROS, backends_fault, switched
 from ir_testing import graph_ops, parse, text_of
 from laws import DECISIONS, FUSIONS, OPTIMIZATIONS, REWRITES, Subject, compiled_fault, grouping_fault, pass_fault
 from program_generator import dense_program, narrow_program, random_program
@@ -53,7 +53,9 @@ SWITCHES = (
 """What changes who may run ops, and who does."""
 
 COMPILED = 10
-"""One of so many cases is compiled."""
+"""One of so many cases is compiled by the default pipeline."""
+NATIVE = 5
+"""One of so many cases is compiled as its own passes leave it."""
 
 ORDERED = 4
 """In one of so many cases values lie in random orders and panels."""
@@ -146,12 +148,20 @@ def _compiled_law(text: str, passes: Sequence[str], seed: int) -> str:
     return (isolated(lambda: compiled_fault(subject), SECONDS) or "").partition(":")[0]
 
 
+def _native_law(text: str, passes: Sequence[str], seed: int) -> str:
+    """What passes in any order leave, some of them after memory was planned, is compiled as it is."""
+    subject = Subject.of(text, seed | 1 if any(name in text for name in READS_ZEROS) else seed)
+    chosen = [name for name in passes if name != "gpu-attach-device"]
+    return (isolated(lambda: compiled_fault(subject, chosen), SECONDS) or "").partition(":")[0]
+
+
 LAWS: dict[str, Callable[[str, Sequence[str], int], str]] = {
     "backends": backends_fault,
     "sizes": sized_fault,
     "passes": _values_law,
     "grouping": _grouping_law,
     "c": _compiled_law,
+    "native": _native_law,
 }
 
 
@@ -228,6 +238,9 @@ def check_case(seed: int, target: str, summary: Summary) -> list[Mismatch]:
     if target == "c" and seed % COMPILED == 1:
         summary.compiled += 1
         found.append(Mismatch(seed, "c", _compiled_law(text, (), seed), text, ()))
+    if target == "c" and seed % NATIVE == 2:
+        summary.compiled += 1
+        found.append(Mismatch(seed, "native", _native_law(text, passes, seed), text, passes))
     return [mismatch for mismatch in found if mismatch.kind]
 
 

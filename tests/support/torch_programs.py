@@ -272,15 +272,17 @@ def _is_plain(value: Any, most: int) -> bool:
     return bool((numbers.double().abs() < 2e9).all()) or not (value.is_floating_point() or value.is_complex())
 
 
-def other_sizes(rng: random.Random, program: Program) -> tuple[tuple[tuple[int, ...], ...], ...]:
+def other_sizes(
+    rng: random.Random, program: Program, numbers_for: Sequence[int] = range(2, 10), most: int = 2000
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Extents with which the program runs, too: each number of the first ones is another one everywhere."""
     found: list[tuple[tuple[int, ...], ...]] = []
     numbers = sorted({n for a in program.arguments for n in a.extents if n > 1})
     for _ in range(6):
-        other = {n: rng.randint(2, 9) for n in numbers}
+        other = {n: rng.choice(numbers_for) for n in numbers}
         extents = tuple(tuple(other.get(n, n) for n in a.extents) for a in program.arguments)
         trial = replace(program, sizes=(extents,))
-        if len(found) < 2 and all(prod(e) < 2000 for e in extents) and _runs(lambda t=trial: t.module()(*t.inputs(1))):
+        if len(found) < 2 and all(prod(e) < most for e in extents) and _runs(lambda t=trial: t.module()(*t.inputs(1))):
             found.append(extents)
     return tuple(found)
 
