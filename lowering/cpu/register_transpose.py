@@ -12,17 +12,22 @@ from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.lowering.c.headers.functions import helper_names
 from fuse_opt.lowering.cpu.stages.loop_parts import Range
 from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
-from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer
-from fuse_opt.lowering.kernel.loop_splitting import flat_memory
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
+from fuse_opt.lowering.kernel.loop_splitting import Fixed, flat_memory
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 from fuse_opt.lowering.kernel.transposed_loads import TransposedLoads
 
 GROUP = 16
 """Elements along both sides of what vector registers turn at once; half as many of 8 bytes."""
+LINES_AHEAD = 2 * GROUP
+"""How many lines of a far operand ahead of those that are turned are asked for."""
+LINES_BESIDE = 2
+"""The same of what lies as the result does."""
 FEWEST_LEFT = 5
 """Lines that are left over for which a square pays that overlaps another: fewer take less time element by element."""
 
@@ -59,6 +64,8 @@ class RegisterTranspose(StageLoops):
         self.transposed = transposed
         self.along = transposed.along
         self.inner = nodes.loop(nodes.loop_body.rows)[-1]
+        self.is_far = False
+        """Whether what is turned lies in memory: processors find out too late about lines that are read a few vectors of each."""
 
     def is_transposed_by_vectors(self, node: ScalarNode) -> bool:
         element = dtype(node.value)
@@ -75,6 +82,8 @@ class RegisterTranspose(StageLoops):
         memory.name_hint = f"{node.value.name_hint or 'value'}_tile"
 
         def turn(scope: Scope) -> None:
+            if self.is_far:
+                self._ask_lines(node, scope)
             self.transpose_square(node, scope, memory, tile.position, tile.line)
 
         def put(scope: Scope) -> None:
@@ -139,6 +148,30 @@ class RegisterTranspose(StageLoops):
         assert step is not None
         arguments = [source, address, constant(step), to, scope.index(place), constant(to_step)]
         scope.call_for_effect(f"fo_transpose_{dtype(node.value).name}", arguments)
+
+    def _ask_lines(self, node: ScalarNode, scope: Scope) -> None:
+        """Asks for the lines of a load that are turned some squares later."""
+        constant, step, element = self.root.index_constant, self.line_step(node), dtype(node.value)
+        assert step is not None
+        later = scope.add(arith.AddiOp(scope.index(self.nodes.addresses[node]), constant(LINES_AHEAD * step)))
+        source = flat_memory(self.root, self.emitter.buffers[node.value])
+        arguments = [source, later, constant(step), constant(group_of(node))]
+        scope.call_for_effect(f"fo_prefetch_lines_{element.name}", arguments)
+
+    def ask_beside(self, stage: Stage, outer: Scope, columns: Range) -> None:
+        """Asks for what lies as the result does, of a line some further on."""
+        count = outer.add(arith.SubiOp(columns[1], columns[0]))
+        line = outer.add(arith.AddiOp(outer.dim_value(self.along), self.root.index_constant(LINES_BESIDE)))
+        later = Fixed(outer, {})
+        later.indices |= {self.along: line, self.inner: columns[0]}
+        for node in self.nodes_of(stage):
+            name = f"fo_prefetch_{dtype(node.value).name}"
+            if node.op is not None or node in stage.taken or name not in helper_names():
+                continue
+            address = self.nodes.addresses[node]
+            if (address.coefficients() or {}).get(self.inner) == 1 and self.along in address.dims():
+                source = flat_memory(self.root, self.emitter.buffers[node.value])
+                outer.call_for_effect(name, [source, later.index(address), count])
 
     def line_step(self, node: ScalarNode) -> Extent | None:
         """The distance of the lines of a load that vectors can turn."""

@@ -493,6 +493,11 @@ FO_FN void fo_prefetch_{ELEMENT}(const {ELEMENT_C} *from, long at, long count) {
   for (long i = 0; i < count; i += 64 / (long)sizeof *from) __builtin_prefetch(from + at + i, 0, 2);
 }
 
+/* fo_prefetch_lines_{ELEMENT}: asks for the cache lines of so many elements `step` apart. */
+FO_FN void fo_prefetch_lines_{ELEMENT}(const {ELEMENT_C} *from, long at, long step, long count) {
+  for (long i = 0; i < count; i++) __builtin_prefetch(from + at + i * step, 0, 2);
+}
+
 /* fo_prefetch_near_{ELEMENT}: the same into the first cache. */
 FO_FN void fo_prefetch_near_{ELEMENT}(const {ELEMENT_C} *from, long at, long count) {
   for (long i = 0; i < count; i += 64 / (long)sizeof *from) __builtin_prefetch(from + at + i, 0, 3);
