@@ -83,7 +83,7 @@ class RegisterTranspose(StageLoops):
 
         def turn(scope: Scope) -> None:
             if self.is_far:
-                self._ask_lines(node, scope)
+                self.ask_lines(node, scope)
             self.transpose_square(node, scope, memory, tile.position, tile.line)
 
         def put(scope: Scope) -> None:
@@ -149,7 +149,7 @@ class RegisterTranspose(StageLoops):
         arguments = [source, address, constant(step), to, scope.index(place), constant(to_step)]
         scope.call_for_effect(f"fo_transpose_{dtype(node.value).name}", arguments)
 
-    def _ask_lines(self, node: ScalarNode, scope: Scope) -> None:
+    def ask_lines(self, node: ScalarNode, scope: Scope) -> None:
         """Asks for the lines of a load that are turned some squares later."""
         constant, step, element = self.root.index_constant, self.line_step(node), dtype(node.value)
         assert step is not None

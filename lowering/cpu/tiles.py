@@ -32,6 +32,7 @@ from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage, body_co
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import (
     flat_memory,
+    is_moved,
     outside_caches,
     part_bounds,
     part_length,
@@ -46,10 +47,13 @@ LONG_BYTES = 1024
 """Of its longer side."""
 SQUARE_BYTES = 256
 """Of both sides, where the arrays are `outside_caches`: memory is faster the more of it lies side by side in all of them."""
+FAR_BYTES = 8 << 20
+"""Bytes that a pass moves from which on it asks for what it turns, and reads beside, ahead: of fewer a second cache has much.
+Sums with a transpose of 12 to 48 MB took .72 to .97 of the time, transposes alone .8 to 1 (Zen 4)."""
 STREAMED_BYTES, STREAMED_AREA = 4096, 256 << 10
-"""Of the side along the innermost dimension, and of the block, where results go past the caches, whole lines but for both
-ends: fewer pages are left and come back to, and the block lies in a second cache. With what is turned, and the next lines of what
-is not, asked for ahead, `relu(a.T + b)` of 3298x3186 took .79 to .83 of the time of squares of 1024 bytes (Zen 4)."""
+"""Of the side along the innermost dimension, and of the block, then: results may go past the caches, whole lines but for ends,
+fewer pages are left and come back to, and the block lies in a second cache. `relu(a.T + b)` of 3298x3186 took .79 to .83 of the
+time of squares of 1024 bytes (Zen 4)."""
 FEWEST_BYTES = 4
 """Of elements that go past the caches: turning narrower ones takes longer than memory does."""
 CROWDED_BYTES = 2048
@@ -98,12 +102,12 @@ class _Tiles(RegisterTranspose):
     def grain(self) -> int:
         return -(-self.memory.chunk // max(estimate(self.work), 1))
 
-    def _sides(self, given: int | None) -> tuple[int, int]:
+    def _sides(self, given: int | None, is_move: bool) -> tuple[int, int]:
         """Elements of a block along the dimension to turn and along the innermost one."""
         if given is not None:
             return min(given, LARGEST_BLOCK), min(given, LARGEST_BLOCK)
         size = max(dtype(node.value).itemsize for node in self.transposed.nodes)
-        if self.is_far and is_number(self.inner.extent):
+        if self.is_far and not is_move and is_number(self.inner.extent):
             long = min(STREAMED_BYTES // size, -(-self.inner.extent // GROUP) * GROUP)
             return min(STREAMED_AREA // size // long, LARGEST_BLOCK), long
         if outside_caches(self.loop_body):
@@ -124,13 +128,14 @@ class _Tiles(RegisterTranspose):
     def build(self, given: int | None) -> None:
         """A task is a block of `along` and the innermost dimension, with as many elements on a side as `given`."""
         nodes, along, inner = self.nodes, self.along, self.inner
-        self.is_far = any(self._is_nontemporal(store) for store in self.loop_body.stores)
-        sides = self._sides(given)
         dims = nodes.loop(nodes.loop_body.rows)
         rest = [dim for dim in dims if dim not in (along, inner)]
         outer = Dim("outer", extent(rest))
         nodes.flatten_rows(rest, outer)
         nodes.finish()
+        moved, streamed = self._moved(), any(self._is_nontemporal(store) for store in self.loop_body.stores)
+        self.is_far = streamed or is_moved(self.loop_body, FAR_BYTES)
+        sides = self._sides(given, moved is not None)
         unit = max(map(group_of, self.transposed.nodes))
         lengths = [
             -(-side // unit) * unit
@@ -138,7 +143,7 @@ class _Tiles(RegisterTranspose):
             else part_length(dim.extent, -(-dim.extent // side), GROUP)
             for dim, side in zip((along, inner), sides, strict=True)
         ]
-        moved, behind = self._moved(), self._behind_line(lengths[0])
+        behind = self._behind_line(lengths[0])
         shifted = moved is None and behind is not None
         blocks = [-(-dim.extent // length) for dim, length in zip((along, inner), lengths, strict=True)]
         if shifted:
@@ -236,6 +241,8 @@ class _Tiles(RegisterTranspose):
         target = self.arguments[self.memory.targets[store.result]]
 
         def turn(scope: Scope) -> None:
+            if self.is_far:
+                self.ask_lines(node, scope)
             self.transpose_square(node, scope, target, address, factors[self.along])
 
         def put(scope: Scope) -> None:

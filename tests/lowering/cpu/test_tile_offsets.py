@@ -116,5 +116,10 @@ def test_lines_are_asked_for_ahead_of_those_that_are_turned(shape: tuple[int, in
             del given, out
 
 
+@pytest.mark.parametrize(("rows", "asks"), [(640, False), (1024, True)])
+def test_what_a_second_cache_holds_is_not_asked_for(rows: int, asks: bool) -> None:
+    assert ("fo_prefetch_lines_f32(" in program(rows, 1024, "f32", False).source) == asks
+
+
 def test_lines_that_do_not_begin_alike_are_left_as_they_are() -> None:
     assert "fo_transpose_offset" not in program(64, 100 + 3, "f32", False).source
