@@ -256,7 +256,10 @@ func.func @main(%x: {rows}) -> {rows} {{
     assert schedule_remarks(text) == [expected]
 
 
-@pytest.mark.parametrize(("length", "expected"), [(1024, "arithmetic-bound"), (8192, "nontemporal")])
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [(1024, "arithmetic-bound"), (8192, "nontemporal"), (16384, "nontemporal"), (16400, "arithmetic-bound")],
+)
 def test_rows_that_compute_more_go_past_the_caches_where_they_are_long(length: int, expected: str) -> None:
     rows = f"tensor<{(1 << 25) // length}x{length}xf32>"
     text = f"func.func @main(%x: {rows}) -> {rows} {{ %y = graph.softmax %x : ({rows}) -> {rows} func.return %y : {rows} }}"
