@@ -23,7 +23,7 @@ from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.types.dtypes import dtype_of
-from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.size import Extent, NotANumber, Size
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 
 IntArray: TypeAlias = DenseArrayBase[IntegerType]
@@ -33,7 +33,9 @@ PlainValue: TypeAlias = PlainScalar | tuple[PlainScalar, ...]
 
 
 def ints(attribute: IntArray | None, default: Sequence[int] = ()) -> tuple[int, ...]:
-    """The integers of an `array<i64: ...>` property, or the default when it is absent."""
+    """The integers of an `array<i64: ...>` property, or the default when it is absent; raises NotANumber where it holds sizes."""
+    if isinstance(sizes := cast(object, attribute), ShapeAttr):  # as a front end builds it before anybody verifies
+        raise NotANumber(next(extent for extent in sizes.sizes if isinstance(extent, Size)))
     return tuple(default) if attribute is None else attribute.get_values()
 
 

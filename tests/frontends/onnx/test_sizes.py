@@ -162,3 +162,16 @@ def test_windows_that_do_not_fit_are_refused_by_the_node():
     assert model(np.ones((1, 1, 4), np.float32))[0].shape == (1, 1, 0)
     (found,) = model(np.ones((1, 1, 7), np.float32))
     np.testing.assert_allclose(found, np.full((1, 1, 3), 5**0.5), rtol=1e-6)
+
+
+def test_filters_of_any_extents_whose_pads_follow_from_them():
+    """Pads of numbers that only a call says: a program for each of them. They were an AttributeError."""
+    head = '<ir_version: 9, opset_import: ["" : 18]> p (float[1, 2, n] x, float[2, 3, k] w) => (float[1, 3, m] y)'
+    model = load(
+        onnx.parser.parse_model(head + '{ y = ConvTranspose <auto_pad = "SAME_UPPER", strides = [1]> (x, w) }'),
+        strict=True,
+    )
+    rng, reference = np.random.default_rng(5), onnx.reference.ReferenceEvaluator(model.proto)
+    for n, k in ((9, 3), (4, 4), (17, 2)):
+        x, w = (rng.standard_normal(shape, np.float32) for shape in ((1, 2, n), (2, 3, k)))
+        np.testing.assert_allclose(model(x, w)[0], reference.run(None, {"x": x, "w": w})[0], rtol=1e-4, atol=1e-5)
