@@ -37,11 +37,30 @@ def single(node: Any, arrays: Sequence[Array | None], opset: int) -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
+_POOLS = ("MaxPool", "AveragePool", "LpPool")
+
+
+def _fit(node: Any, arrays: Sequence[Array | None]) -> bool:
+    """Whether the padded images of a pool are as large as its windows."""
+    said = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    extents = arrays[0].shape[2:] if arrays[0] is not None else ()
+    count, kernel = len(extents), said["kernel_shape"]
+    gaps, pads = said.get("dilations", [1] * count), said.get("pads", [0] * (2 * count))
+    if said.get("auto_pad", b"").startswith(b"SAME"):
+        return True
+    reach = [
+        d * (k - 1) + 1 - before - after for k, d, before, after in zip(kernel, gaps, pads, pads[count:], strict=False)
+    ]
+    return all(n >= r for n, r in zip(extents, reach, strict=True))
+
+
 def evaluated(node: Any, arrays: Sequence[Array | None], opset: int, second: bool = False) -> list[Array] | None:
     """
     The outputs of a node: by onnxruntime, in f32 where it has no kernel for narrow floats, else by ONNX's reference, which is
     asked first for a `second` opinion. None where nobody computes them.
     """
+    if node.op_type in _POOLS and not _fit(node, arrays):
+        return None  # onnxruntime has a result of windows that do not fit, as it rounds their number to zero
     model = single(node, arrays, opset)
     given = {name: array for name, array in zip(node.input, arrays, strict=True) if name and array is not None}
     try:

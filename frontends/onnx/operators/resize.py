@@ -26,13 +26,15 @@ class Sampling:
 
     size: int
     wanted: int
+    length: float
+    """As many positions, before that is rounded."""
     scale: float
     transformation: str
     region: tuple[float, float]
 
     def positions(self) -> Array:
         """Where in the input each element of the result lies."""
-        y, length = np.arange(self.wanted, dtype=np.float64), self.scale * self.size
+        y, length = np.arange(self.wanted, dtype=np.float64), self.length
         start, end = self.region
         match self.transformation:
             case "align_corners":
@@ -111,9 +113,9 @@ def sampling_matrix(sampling: Sampling, coefficients: Coefficients, exclude_outs
     return matrix
 
 
-def scaled_extent(extent: int, scale: float) -> int:
-    """How many positions there are: 1.3 in f32 is a little less, and 10 times that, in f32, is 13 again."""
-    return int(np.floor(np.float32(extent) * np.float32(scale)))
+def scaled_length(extent: int, scale: float) -> float:
+    """As many positions, before that is rounded: 1.3 in f32 is a little less, and 10 times that, in f32, is 13 again."""
+    return float(np.float32(extent) * np.float32(scale))
 
 
 @handler("Resize")
@@ -129,13 +131,15 @@ def resize(n: Node, g: Emitter) -> Results:
     keeps = n.text("keep_aspect_ratio_policy", "stretch") != "stretch"
     for number, (axis, scale) in enumerate(zip(axes, scales, strict=True)):
         if factors.size:
-            wanted = scaled_extent(shape[axis], scale)
+            wanted = int(length := scaled_length(shape[axis], scale))
+        elif keeps:
+            wanted = int(np.floor((length := shape[axis] * scale) + 0.5))
         else:
-            wanted = int(np.floor(shape[axis] * scale + 0.5)) if keeps else sizes[number]
+            wanted = length = sizes[number]  # 49 times 1 / 49 is less than 1
         start, end = (float(region[number]), float(region[number + len(axes)])) if region.size else (0.0, 1.0)
         if wanted == shape[axis] and scale == 1 and (start, end) == (0.0, 1.0):
             continue
-        sampling = Sampling(shape[axis], wanted, scale, transformation, (start, end))
+        sampling = Sampling(shape[axis], wanted, length, scale, transformation, (start, end))
         x = _sampled(n, g, x, axis, sampling)
     return x
 
@@ -186,7 +190,8 @@ def upsample(n: Node, g: Emitter) -> Results:
         if mode == "nearest" and scale == int(scale):
             x = g.repeat(x, repeats=int(scale), axis=axis)
             continue
-        sampling = Sampling(size, scaled_extent(size, scale), scale, "asymmetric", (0.0, 1.0))
+        length = scaled_length(size, scale)
+        sampling = Sampling(size, int(length), length, scale, "asymmetric", (0.0, 1.0))
         coefficients = _nearest("floor") if mode == "nearest" else _linear
         x = _multiplied(n, g, x, axis, sampling_matrix(sampling, coefficients, False))
     return x

@@ -184,3 +184,22 @@ def test_spectra(length: int):
     wanted = np.zeros((2, length))
     wanted[:, : min(length, 6)] = x[:, :length, 0]
     np.testing.assert_allclose(again[..., 0], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_resized_extent_is_counted_exactly():
+    """Seeds 90112 and 90168: 1.3 in f32 times 10 is 13 in f32 and less in f64, as is 49 times 1 / 49 less than 1."""
+    region = {"r": np.array([0, 0, 0.25, 1, 1, 0.75], np.float32)}
+    x = np.arange(49, dtype=np.float32).reshape(1, 1, 49)
+
+    def resized(mode: str, operands: str, wide: Any, weights: dict[str, Any]) -> list[float]:
+        text = f"r (float[1, 1, {wide.shape[-1]}] x) => (float y) {{ y = Resize <{mode}> ({operands}) }}"
+        return one(text, weights)(wide, target="reference")[0].ravel().tolist()
+
+    mode = 'mode = "nearest", nearest_mode = "ceil", coordinate_transformation_mode = '
+    scales = {"s": np.array([1, 1, 1.3], np.float32)}
+    found = resized(f'{mode}"tf_crop_and_resize"', "x, r, s", x[..., :10], {**region, **scales})
+    assert found == [3, 3, 3, 4, 4, 5, 5, 5, 6, 6, 6, 7, 7]
+    assert resized(f'{mode}"align_corners"', "x, , s", x[..., :10], scales) == [0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 9]
+    single, mode = {"z": np.array([1, 1, 1])}, 'mode = "linear", coordinate_transformation_mode = '
+    assert resized(f'{mode}"pytorch_half_pixel"', "x, , , z", x, single) == [0.0]
+    assert resized(f'{mode}"tf_crop_and_resize"', "x, r, , z", x, {**region, **single}) == [24.0]

@@ -95,10 +95,10 @@ def test_names_are_unique_and_stay_whole() -> None:
 
 
 def test_sampling_matrices() -> None:
-    half = Sampling(2, 4, 2.0, "half_pixel", (0.0, 1.0))
+    half = Sampling(2, 4, 4.0, 2.0, "half_pixel", (0.0, 1.0))
     linear = sampling_matrix(half, lambda ratio: np.array([1 - ratio, ratio]), False)
     np.testing.assert_allclose(linear, [[1, 0], [0.75, 0.25], [0.25, 0.75], [0, 1]])
-    corners = Sampling(3, 5, 5 / 3, "align_corners", (0.0, 1.0))
+    corners = Sampling(3, 5, 5.0, 5 / 3, "align_corners", (0.0, 1.0))
     np.testing.assert_allclose(corners.positions(), [0, 0.5, 1, 1.5, 2])
 
 

@@ -131,9 +131,8 @@ def resizes(b: Builder) -> None:
     if b.chance(0.5) or "keep_aspect_ratio_policy" in more:
         b.node("Resize", [x, region, None, b.known(head + [b.rng.randint(1, 9) for _ in spatial])], **more, **axes)
     else:
-        whole = (
-            how == "align_corners"
-        )  # else onnxruntime counts with the rounded extent, the reference with the exact one
+        # else onnxruntime counts with the rounded extent, the reference with the exact one
+        whole = how in ("align_corners", "tf_crop_and_resize")
         scales = [1.0] * len(head) + [
             b.rng.choice((1.0, 2.0, 3.0) if whole else (0.5, 0.75, 1.5, 1.3)) for _ in spatial
         ]
