@@ -82,10 +82,27 @@ def _version(cxx: str) -> str:
     return subprocess.run([cxx, "--version"], capture_output=True, text=True, check=False).stdout
 
 
+@functools.cache
+def _shim_as_read(cxx: str, flags: tuple[str, ...]) -> Path | None:
+    """The shim as g++ keeps what it has read, which takes longer than to read most texts; None where it keeps nothing."""
+
+    def build(path: Path) -> None:
+        command = [cxx, *FLAGS, *flags, "-x", "c++-header", str(SHIM), "-o", str(path)]
+        subprocess.run(command, capture_output=True, check=True)
+
+    try:
+        return DiskCache().get_or_build([cxx, _version(cxx), *FLAGS, *flags, SHIM.read_text()], ".gch", build)
+    except (OSError, ValueError, subprocess.CalledProcessError):
+        return None
+
+
 def _build(cxx: str, text: str, flags: Sequence[str], path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="fuse-opt-") as folder:
-        source = Path(folder, "kernels.cpp")
-        source.write_text(translated(text))
+        source, shim = Path(folder, "kernels.cpp"), Path(folder, SHIM.name)
+        source.write_text(translated(text, shim))
+        shim.symlink_to(SHIM)  # g++ looks beside it for what was read before, and reads it where that does not suit
+        if (read := _shim_as_read(cxx, tuple(flags))) is not None:
+            shim.with_name(f"{SHIM.name}.gch").symlink_to(read)
         command = [cxx, *FLAGS, *flags, str(source), "-o", str(path)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:

@@ -15,7 +15,7 @@ from cuda_matrix_units import KINDS
 from cuda_on_cpu import CXX, ORDERS, needs_cxx
 from graph_op_table import rows
 
-from fuse_opt.runtime.emulation.program import SANITIZE
+from fuse_opt.runtime.emulation.program import SANITIZE, Kernels
 from fuse_opt.runtime.emulation.translation import SHIM, for_shim
 
 
@@ -173,3 +173,21 @@ def test_the_sanitizers_see_what_kernels_do(tmp_path: Path) -> None:
     said = subprocess.run(command, capture_output=True, text=True, env=sanitizer_environment()).stderr
     assert "use-after-poison" in said and "signed integer overflow" in said, said
     assert re.search("misaligned address .* requires 16 byte alignment", said), said
+
+
+@needs_cxx
+@pytest.mark.parametrize("kept", ["the shim", "something else", "nothing"])
+def test_the_shim_is_read_where_nothing_that_suits_was_kept_of_it(
+    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (wrong := tmp_path / "wrong.gch").write_bytes(b"gpch" + bytes(4096))
+
+    def found(cxx: str, flags: tuple[str, ...]) -> Path | None:
+        return wrong if kept == "something else" else None
+
+    if kept != "the shim":
+        monkeypatch.setattr("fuse_opt.runtime.emulation.program._shim_as_read", found)
+    for number in range(2):
+        Kernels(f"__global__ void of_{number}(float *x) {{\n  x[0] = {number};\n}}\n")
+    assert len(list(tmp_path.rglob("*.so"))) == 2
