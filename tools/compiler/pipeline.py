@@ -9,7 +9,7 @@ import gc
 import re
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -326,12 +326,18 @@ def _required(class_: type[ModulePass]) -> frozenset[str]:
     return frozenset(class_.required_fields() - {"name"})
 
 
+@cache
+def _hints(class_: type[ModulePass]) -> Mapping[str, Any]:
+    """The types of a pass's fields: to read them takes longer than the rest of making the pass."""
+    return get_type_hints(class_)
+
+
 def _configured(class_: type[ModulePass], spec: ArgSpec) -> ModulePass:
     from xdsl.utils.arg_spec import ArgSpec
 
     if not spec.parameters and not _required(class_):
         return class_()
-    hints = get_type_hints(class_)
+    hints = _hints(class_)
     known = [field.name for field in fields(class_) if field.init and field.name != "name"]
     parameters: dict[str, ParameterListType] = {}
     for option, values in spec.normalize_parameter_names().parameters.items():
