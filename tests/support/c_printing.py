@@ -118,11 +118,11 @@ CALLEES = "\n".join(
 
 
 def nvcc(source: str, folder: Path, assembled: bool = True) -> str:
-    """Compiles CUDA; gives what ptxas says of the kernels, where they are assembled."""
+    """Compiles CUDA; gives what ptxas says of the kernels, where they are assembled: else only the language is asked about."""
     assert NVCC is not None
     path = folder / "program.cu"
     path.write_text(source)
-    wanted = ["-cubin", "-Xptxas", "-v"] if assembled else ["-ptx"]
+    wanted = ["-cubin", "-Xptxas", "-v"] if assembled else ["-ptx", "-Xcicc", "-O0"]
     command = [NVCC, *wanted, "-arch=sm_90", "-Werror", "all-warnings", "-o", str(folder / "program.out")]
     result = subprocess.run([*command, str(path)], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
