@@ -62,7 +62,7 @@ def _near(found: Array, wanted: Array) -> Array:
         return wanted
     a, b = (decode(each).astype(np.float64) for each in (found, wanted))
     largest = np.abs(b[np.isfinite(b)]).max(initial=1.0)
-    near = wanted.copy()
+    near = np.array(wanted)  # a copy, of no axes, too
     np.copyto(near, found, where=np.isclose(a, b, 0, 1e-3 * largest, equal_nan=True))
     return near
 
