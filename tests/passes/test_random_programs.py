@@ -214,7 +214,7 @@ def test_the_fuzzer_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--cases", "2", "--seed", "1", "--processes", "1", "--target", "c"]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("fuzz: 2 cases, ") and printed.count("\n") == 1
-    assert "1 compiled, 0 mismatches" in printed
+    assert "2 compiled, 0 mismatches" in printed
 
 
 def test_the_command_reduces(tmp_path: Path, capsys: pytest.CaptureFixture[str], broken_passes: None) -> None:

@@ -58,9 +58,9 @@ class LaneChoice(LoopParts):
             return WIDTH
         narrowest = min(dtype(node.value).compute.itemsize for node in stage.reductions)
         many, few = (LANES, SHORT_LANES) if narrowest > 1 else (4 * LANES, LANES)
-        if _takes_extremum(stage):
+        if all(map(_is_extremum, stage.reductions)):
             many = EXTREMA if self._has_narrow_registers() and narrowest == NARROWEST else many
-        elif (work := self.stage_work(stage)) > LIGHT_WORK:
+        elif not _takes_extremum(stage) and (work := self.stage_work(stage)) > LIGHT_WORK:
             if work * estimate(extent(stage.dims)) > LONG_WORK:
                 return 0
             many = few
@@ -209,4 +209,8 @@ def is_never_empty(length: Extent) -> bool:
 
 
 def _takes_extremum(stage: Stage) -> bool:
-    return any(node.op is not None and node.op.COMBINE in ("max", "min") for node in stage.reductions)
+    return any(map(_is_extremum, stage.reductions))
+
+
+def _is_extremum(node: ScalarNode) -> bool:
+    return node.op is not None and node.op.COMBINE in ("max", "min")
