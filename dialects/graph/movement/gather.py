@@ -88,7 +88,7 @@ class TakeOp(AxisOp, OpaqueOp):
         return (prod(shape(self.result)), None, None) if is_static(self.result) else ()
 
     def as_reads(self, builder: GraphBuilder) -> SSAValue | None:
-        return _taken(builder, self, self.indices, self.checked_axis())
+        return _taken(builder, self, [(self.checked_axis(), self.indices)])
 
     def stored_rule(self, fast: bool = False) -> StoredRule | None:
         """Of rows of a csr matrix."""
@@ -209,13 +209,14 @@ def along_type(x: SSAValue, indices: SSAValue, axis: int) -> AnyTensor:
     return tensor_type(tensor(x).element_type, [*others[:axis], given[axis], *others[axis + 1 :]])
 
 
-def _taken(builder: GraphBuilder, op: OpaqueOp, indices: SSAValue, axis: int) -> SSAValue:
-    """The elements of an op's first operand at indices whose axes take the place of one of its axes."""
-    x = op.operands[0]
-    extents = [1] * len(shape(x))
-    extents[axis] = prod(shape(indices))
-    at = builder(ReshapeOp, _checked(builder, op, indices, axis, shape(x)[axis]), shape=int_array(extents))
-    read = builder(ReadAtOp, x, at, axis=int_value(axis))
+def _taken(builder: GraphBuilder, op: OpaqueOp, pairs: Sequence[tuple[int, SSAValue]]) -> SSAValue:
+    """The elements of an op's first operand at indices, axis by axis, whose axes take the place of that one."""
+    read = op.operands[0]
+    for axis, indices in pairs:
+        extents = [1] * len(shape(read))
+        extents[axis] = prod(shape(indices))
+        at = builder(ReshapeOp, _checked(builder, op, indices, axis, shape(read)[axis]), shape=int_array(extents))
+        read = builder(ReadAtOp, read, at, axis=int_value(axis))
     return builder(ReshapeOp, read, shape=int_array(shape(op.results[0])))
 
 
@@ -299,8 +300,16 @@ class IndexOp(OpaqueOp):
         return (tensor_type(tensor(self.x).element_type, indexed_shape(self.x, self.indices, self.axes)),)
 
     def as_reads(self, builder: GraphBuilder) -> SSAValue | None:
-        """Of one index tensor the same as of `take`."""
-        if len(self.indices) != 1:
+        """Of one index tensor, and of several that go along axes of their own, the same as of one `take` after another."""
+        count = len(self.indices)
+        axes = [normalize_axis(axis, len(shape(self.x))) for axis in ints(self.axes, range(count))]
+        if count > 1 and not (axes == list(range(axes[0], axes[0] + count)) and self._go_apart()):
             return None
-        (axis,) = ints(self.axes, range(1))
-        return _taken(builder, self, self.indices[0], normalize_axis(axis, len(shape(self.x))))
+        return _taken(builder, self, list(zip(axes, self.indices, strict=True)))
+
+    def _go_apart(self) -> bool:
+        """Whether there is an axis of the indices together for each of them, the only one that it goes along."""
+        shapes = [index_shape(value) for value in self.indices]
+        together = broadcast_shapes(shapes)
+        wanted = [[n if i == axis else 1 for i, n in enumerate(together)] for axis in range(len(together))]
+        return wanted == [[1] * (len(together) - len(each)) + list(each) for each in shapes]

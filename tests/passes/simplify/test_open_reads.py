@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from cuda_matrix_programs import elements_at_data, rows_at_data
@@ -90,3 +92,51 @@ def test_what_is_the_same_at_all_positions_is_overwritten(text: str) -> None:
     (*_, kernel) = kernels(optimized(text, passes))
     assert kernel.inplace_pairs()
     assert_same_bits([fuse_opt.compile(text, pipeline=passes)(*given)], wanted)
+
+
+def indexed(shapes: str, axes: str, result: str) -> str:
+    """Elements of [3, 7, 9] at index tensors of some shapes, and something computed of them."""
+    types = [f"tensor<{shape}xi64>" for shape in shapes.split()]
+    names = [f"%i{number}" for number in range(len(types))]
+    arguments = "".join(f", {name}: {kind}" for name, kind in zip(names, types, strict=True))
+    x, y = "tensor<3x7x9xf32>", f"tensor<{result}xf32>"
+    return f"""func.func @main(%x: {x}{arguments}) -> {y} {{
+  %r = graph.index %x, {", ".join(names)} {{axes = array<i64: {axes}>}} : ({x}, {", ".join(types)}) -> {y}
+  %y = graph.exp %r : ({y}) -> {y}
+  func.return %y : {y}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("shapes", "axes", "result", "opens"),
+    [
+        ("40x1 50", "1, 2", "3x40x50", True),
+        ("40x1 1x50", "0, 1", "40x50x9", True),
+        ("40x1x1 30x1 20", "0, 1, 2", "40x30x20", True),
+        ("1x1 50", "1, 2", "3x1x50", True),
+        ("50 40x1", "1, 2", "3x40x50", False),  # the first axis of the result is the second index's
+        ("40x1 50", "2, 1", "3x40x50", False),
+        ("40x1 50", "0, 2", "40x50x7", False),
+        ("50 50", "1, 2", "3x50", False),
+        ("40x50 50", "1, 2", "3x40x50", False),
+    ],
+)
+def test_index_tensors_along_an_axis_each_are_reads_one_after_another(
+    shapes: str, axes: str, result: str, opens: bool
+) -> None:
+    text = indexed(shapes, axes, result)
+    ops = {op.name for kernel in kernels(optimized(text, DEFAULT_PIPELINE)) for op in kernel.block.ops}
+    assert ("graph.read_at" in ops) == opens and ("graph.index" in ops) != opens
+    rng = np.random.default_rng(4)
+    extents = [(3, 7, 9)[int(axis)] for axis in axes.split(",")]
+    sizes = [tuple(map(int, shape.split("x"))) for shape in shapes.split()]
+    x = rng.standard_normal((3, 7, 9)).astype(np.float32)
+    at = [rng.integers(-n, n, size) for n, size in zip(extents, sizes, strict=True)]
+    program = fuse_opt.compile(text)
+    np.testing.assert_allclose(program(x, *at), fuse_opt.evaluate(text, x, *at), rtol=1e-6)
+    for number, extent in enumerate(extents):
+        wrong = [each.copy() for each in at]
+        wrong[number].reshape(-1)[-1] = extent
+        for call in (program, partial(fuse_opt.evaluate, text)):
+            with pytest.raises(IndexError, match=rf"'graph.index': index {extent} at .* of extent {extent}"):
+                call(x, *wrong)
