@@ -308,8 +308,10 @@ class IndexOp(OpaqueOp):
         return _taken(builder, self, list(zip(axes, self.indices, strict=True)))
 
     def _go_apart(self) -> bool:
-        """Whether there is an axis of the indices together for each of them, the only one that it goes along."""
+        """Whether indices have the axes of all of them together among themselves, those of one before those of the next."""
         shapes = [index_shape(value) for value in self.indices]
-        together = broadcast_shapes(shapes)
-        wanted = [[n if i == axis else 1 for i, n in enumerate(together)] for axis in range(len(together))]
-        return wanted == [[1] * (len(together) - len(each)) + list(each) for each in shapes]
+        rank = max(map(len, shapes))
+        aligned = [[1] * (rank - len(each)) + list(each) for each in shapes]
+        owners = [[number for number, each in enumerate(aligned) if each[axis] != 1] for axis in range(rank)]
+        order = [owner for each in owners for owner in each]
+        return all(len(each) <= 1 for each in owners) and order == sorted(order)

@@ -114,6 +114,10 @@ def indexed(shapes: str, axes: str, result: str) -> str:
         ("40x1 1x50", "0, 1", "40x50x9", True),
         ("40x1x1 30x1 20", "0, 1, 2", "40x30x20", True),
         ("1x1 50", "1, 2", "3x1x50", True),
+        ("3x4x1x1 5x6", "1, 2", "3x3x4x5x6", True),
+        ("5x6 3x4x1x1", "1, 2", "3x3x4x5x6", False),
+        ("3x4x1x1 1x1", "0, 2", "3x4x1x1x7", False),
+        ("3x1x6 4x1", "1, 2", "3x3x4x6", False),
         ("50 40x1", "1, 2", "3x40x50", False),  # the first axis of the result is the second index's
         ("40x1 50", "2, 1", "3x40x50", False),
         ("40x1 50", "0, 2", "40x50x7", False),
