@@ -1,7 +1,7 @@
 """The tiles of a task of attention: scores of all keys, the pass over their rows in a cache, the product with the values.
 
-As whole rows of scores are there, the pass is exactly the one that the ops say: nothing is rescaled. Where panels lie outside of
-a second cache, several tiles go over each of them while it is near.
+As whole rows of scores are there, the pass is the one that the ops say, but for the factor of a row, which may come behind the
+second product: nothing is rescaled. Where panels lie outside of a second cache, several tiles go over each while it is near.
 """
 
 from __future__ import annotations
