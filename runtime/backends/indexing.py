@@ -17,7 +17,7 @@ from fuse_opt.lowering.reference.kernels.costs import NATIVE_CALL, moving_cost
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler
-from fuse_opt.runtime.host.c_records import address_in, fields_of, runtime_text
+from fuse_opt.runtime.host.c_records import address_in, fields_of, number_in, runtime_text
 from fuse_opt.runtime.host.program_call import LoopRow
 
 _SOURCE = "backends/indexing_tasks.c"
@@ -33,6 +33,9 @@ _TASK_BYTES = 32 << 10
 """What a task moves."""
 _MOST_RANGES = 16
 """Parts of a tensor whose rows are written: each looks at all indices."""
+_LEAST_COLUMNS = 512
+"""Of running totals side by side: memory is asked for ahead along rows."""
+_MOST_COLUMNS = number_in(_SOURCE, "MOST_COLUMNS")
 _TYPES = ("i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64", "f32", "f64")
 """Element types that the file computes with, by its numbers; the first eight are those of indices."""
 _JOINS = {"none": 0, "add": 1, "mul": 2, "max": 3, "min": 4}
@@ -367,10 +370,15 @@ def _scatter(m: _Maker, reduce: str) -> IndexingCall | None:
 
 def _total(m: _Maker, join: int) -> IndexingCall | None:
     config = m.call.config
-    if any(config.get(name) for name in ("exclusive", "reverse", "include_initial")) or m.x.dtype not in _TYPES:
+    if m.x.dtype not in _TYPES:
         return None
-    record = _lines(m, _axis(config, "axis", 0, len(m.x.shape)))
-    record.type, record.join = _TYPES.index(m.x.dtype), join
+    axis = _axis(config, "axis", 0, len(m.x.shape))
+    record = _lines(m, axis)
+    record.type, record.join, record.count = _TYPES.index(m.x.dtype), join, m.out.shape[axis]
+    record.late = bool(config.get("exclusive") or config.get("include_initial"))
+    record.backwards = bool(config.get("reverse"))
+    some = max(-(-record.outer * record.inner // _MOST_RANGES), _LEAST_COLUMNS)
+    record.block = min(record.inner, some, _MOST_COLUMNS)
     return m.done("fuse_run_totals", record.outer * -(-record.inner // record.block), record, [], [])
 
 

@@ -253,6 +253,7 @@ struct fuse_lines {
   int64_t bytes; /* of an element */
   int64_t block; /* of the inner axis, for a task */
   int64_t scalar, type, join;
+  int64_t late, backwards; /* of running totals */
   const struct indices *indices;
   struct fuse_fault *fault;
 };
@@ -351,19 +352,40 @@ void fuse_put_lines(void *arg, long begin, long end) {
   }
 }
 
-/* Running totals; those of f32 are kept in f64 and rounded for each element. */
+/* Running totals of columns side by side, a row at a time; those of f32 are kept in f64 and rounded for each element. A `late` total is
+ * without the row where it stands; with `backwards` they begin at the last row. */
+#define MOST_COLUMNS 1024
+#define JOINED(total, element) (joins_sums ? (total) + (element) : (total) * (element))
 #define TOTALS(number, name, type, wide) \
-  static void totals_##name(struct fuse_lines *call, int64_t outer, int64_t low, int64_t high) { \
-    const type *restrict x = (const type *)AT(call, x) + outer * call->extent * call->inner; \
-    type *restrict out = (type *)AT(call, out) + outer * call->extent * call->inner; \
-    for (int64_t i = low; i < high; i++) { \
-      wide total = call->join == 1 ? 0 : 1; \
-      for (int64_t k = 0; k < call->extent; k++) { \
-        wide element = (wide)x[k * call->inner + i]; \
-        total = call->join == 1 ? total + element : total * element; \
-        out[k * call->inner + i] = (type)total; \
+  static inline __attribute__((always_inline)) void run_##name( \
+      struct fuse_lines *call, int64_t outer, int64_t low, int64_t width, int joins_sums, int late) { \
+    const int64_t extent = call->extent, count = call->count, inner = call->inner, step = call->backwards ? -inner : inner; \
+    const type *x = (const type *)AT(call, x) + outer * extent * inner + low + (call->backwards ? (extent - 1) * inner : 0); \
+    type *out = (type *)AT(call, out) + outer * count * inner + low + (call->backwards ? (count - 1) * inner : 0); \
+    wide total = !joins_sums, totals[MOST_COLUMNS]; \
+    if (width == 1) { \
+      for (int64_t k = 0; k < count; k++, out += step) { \
+        const wide before = total; \
+        if (k < extent) total = JOINED(total, (wide)x[k * step]); \
+        *out = (type)(late ? before : total); \
+      } \
+      return; \
+    } \
+    for (int64_t i = 0; i < width; i++) totals[i] = total; \
+    for (int64_t k = 0; k < count; k++, out += step) { \
+      const type *row = x + (k < extent ? k : extent - 1) * step; \
+      _Pragma("GCC ivdep") for (int64_t i = 0; i < width; i++) { \
+        const wide before = totals[i], after = JOINED(before, (wide)row[i]); \
+        totals[i] = after; \
+        out[i] = (type)(late ? before : after); \
       } \
     } \
+  } \
+  static void totals_##name(struct fuse_lines *call, int64_t outer, int64_t low, int64_t width) { \
+    const int joins_sums = call->join == 1; \
+    if (call->late) run_##name(call, outer, low, width, joins_sums, 1); \
+    else if (joins_sums) run_##name(call, outer, low, width, 1, 0); \
+    else run_##name(call, outer, low, width, 0, 0); \
   }
 TOTALS(0, i8, int8_t, uint32_t)
 TOTALS(1, i16, int16_t, uint32_t)
@@ -384,7 +406,7 @@ void fuse_run_totals(void *arg, long begin, long end) {
     if (high > call->inner) high = call->inner;
     switch (call->type) {
 #define CASE(number, name, type, wide) \
-  case number: totals_##name(call, task / blocks, low, high); break;
+  case number: totals_##name(call, task / blocks, low, high - low); break;
       ALL_TYPES(CASE)
 #undef CASE
     }

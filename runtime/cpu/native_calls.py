@@ -19,6 +19,7 @@ from fuse_opt.runtime.backends.indexing import Fault, indexing_call
 from fuse_opt.runtime.backends.onednn.calls import onednn_call
 from fuse_opt.runtime.backends.onednn.library import OneDnnError
 from fuse_opt.runtime.backends.sparse import SparseFault, sparse_call
+from fuse_opt.runtime.backends.top_k import top_k_call
 from fuse_opt.runtime.host.c_records import int64_table
 from fuse_opt.runtime.host.program_call import LoopRow
 from fuse_opt.runtime.host.thread_pool import num_threads
@@ -96,6 +97,8 @@ def native_call(call: LibraryCall, table: int, follower: Follower | None = None)
         fault = indexing.fault
         failure = None if fault is None else Failure(ctypes.addressof(fault) + Fault.failed.offset, indexing.error)
         return NativeCall((indexing.row,), indexing.memory, failure=failure, calls_blas=False)
+    if (top_k := top_k_call(call, table)) is not None:
+        return NativeCall((top_k.row,), top_k.memory, calls_blas=False)
     if (sparse := sparse_call(call, table)) is not None:
         failure = Failure(ctypes.addressof(sparse.fault) + SparseFault.failed.offset, sparse.error)
         return NativeCall(sparse.rows, sparse.memory, failure=failure, calls_blas=False)

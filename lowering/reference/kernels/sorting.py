@@ -44,7 +44,7 @@ def _order(x: Array, axis: int, descending: bool) -> Array:
     return np.flip(np.subtract(x.shape[axis] - 1, order, out=order), axis)
 
 
-@implementation("numpy.top_k", "graph.top_k", sized=True)
+@implementation("numpy.top_k", "graph.top_k", cost=moving_cost, sized=True)
 def top_k(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """The first k in order; of long lines by partition, without sorting the rest."""
     (x,) = inputs

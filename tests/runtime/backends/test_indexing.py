@@ -57,6 +57,9 @@ def program(rng: random.Random) -> tuple[str, list[Array]]:
         if name in ("i1", "f16"):
             return program(rng)
         op, operands, result = rng.choice(("cumulative_sum", "cumulative_prod")), [x], shape
+        form = rng.choice(("", "", "exclusive", "include_initial"))
+        result = (*shape[:axis], shape[axis] + 1, *shape[axis + 1 :]) if form == "include_initial" else shape
+        reduce = f", {form} = true" * bool(form) + ", reverse = true" * rng.randint(0, 1)
     elif op in ("scatter", "scatter_reduce"):
         if op == "scatter_reduce" and name == "i1":
             return program(rng)
@@ -106,6 +109,7 @@ def test_calls_are_compiled_codes() -> None:
         f"graph.take_along_axis %x, %j {{axis = 1 : i64}} : ({x}, {j}) -> tensor<8x3xf32>": "tensor<8x3xf32>",
         f"graph.index %x, %i : ({x}, {i}) -> tensor<3x5xf32>": "tensor<3x5xf32>",
         f"graph.cumulative_sum %x {{axis = 0 : i64}} : ({x}) -> {x}": x,
+        f"graph.cumulative_sum %x {{axis = 1 : i64, exclusive = true, reverse = true}} : ({x}) -> {x}": x,
     }
     for line, result in lines.items():
         text = f"func.func @main(%x: {x}, %i: {i}, %j: {j}) -> {result} {{\n%r = {line}\nfunc.return %r : {result}\n}}"
