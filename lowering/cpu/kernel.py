@@ -22,7 +22,7 @@ from fuse_opt.lowering.cpu.prefetch import asking_stage, prefetch_next_row
 from fuse_opt.lowering.hints import LIMITS, PADDED, WORK
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage, body_cost
-from fuse_opt.lowering.kernel.iteration_space import extent
+from fuse_opt.lowering.kernel.iteration_space import SHORTEST_SPLIT, extent
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, outside_caches, part_bounds, part_length, task_parts
 from fuse_opt.lowering.kernel.row_stages import (
     LARGEST_ROW,
@@ -122,6 +122,17 @@ def launch_root(memory: KernelBuffers, scratch: Sequence[Scratch]) -> tuple[Scop
     return Scope(None, block), block.args[len(memory.types) : len(memory.types) + len(scratch)]
 
 
+def _element_work(loop_body: LoopBody) -> int:
+    """Simple operations of an element of a pointwise kernel."""
+    return sum(body_cost(node.op) if node.op else 1 for node in loop_body.nodes) + len(loop_body.stores)
+
+
+def _shortest_split(loop_body: LoopBody) -> int:
+    """The least number of elements of an innermost loop that a dimension is split for: of any where all are written out."""
+    written_out = not loop_body.is_row and _element_work(loop_body) * (SHORTEST_LOOP - 1) <= MOST_WRITTEN_OUT
+    return 2 if written_out else SHORTEST_SPLIT
+
+
 class PassLoops(DeferredRows):
     """The loops of one pass, put into a scope that is its outermost, for the tasks within the bounds."""
 
@@ -133,7 +144,7 @@ class PassLoops(DeferredRows):
         root: Scope,
         bounds: tuple[SSAValue, SSAValue],
     ) -> None:
-        super().__init__(KernelNodes(loop_body), memory, arguments, root)
+        super().__init__(KernelNodes(loop_body, _shortest_split(loop_body)), memory, arguments, root)
         self.tasks: Extent = 1
         self.nested = True
         self.begin, self.end = bounds
@@ -153,7 +164,7 @@ class PassLoops(DeferredRows):
         """Merged dimensions but the innermost make the tasks; a lone dimension is cut into tasks itself."""
         nodes, loop_body = self.nodes, self.loop_body
         dims = nodes.loop(loop_body.rows)
-        work = sum(body_cost(node.op) if node.op else 1 for node in loop_body.nodes) + len(loop_body.stores)
+        work = _element_work(loop_body)
         if len(dims) <= 1:
             nodes.finish()
             self.tasks = extent(dims)

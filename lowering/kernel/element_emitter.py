@@ -17,7 +17,7 @@ from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.dtypes import DType, Kind
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, Loaded
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
-from fuse_opt.lowering.kernel.iteration_space import LoopSpace, as_expr, index_dims, simplify_space
+from fuse_opt.lowering.kernel.iteration_space import SHORTEST_SPLIT, LoopSpace, as_expr, index_dims, simplify_space
 from fuse_opt.lowering.kernel.range_analysis import hints_of
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_body, value_type
 from fuse_opt.lowering.kernel.scope import Scope, buffer_type
@@ -50,7 +50,8 @@ class Stage:
 class KernelNodes:
     """What the emission of a kernel asks about its nodes, over simplified loop dimensions."""
 
-    def __init__(self, loop_body: LoopBody) -> None:
+    def __init__(self, loop_body: LoopBody, shortest: int = SHORTEST_SPLIT) -> None:
+        """Innermost loops that are split are at least `shortest` elements long."""
         self.loop_body = loop_body
         self._positions = {node: _positions(node) for node in loop_body.nodes if node.op is not None}
         loads = {node: node.address for node in loop_body.nodes if node.op is None}
@@ -60,7 +61,7 @@ class KernelNodes:
         expressions = [*loads.values(), *(store.address for store in loop_body.stores)]
         expressions += [e for positions in self._positions.values() for e in positions.values()]
         self._loads = loads
-        self.space: LoopSpace = simplify_space(list(self._groups), expressions)
+        self.space: LoopSpace = simplify_space(list(self._groups), expressions, shortest)
 
     def loop(self, index: Sequence[IndexExpr]) -> tuple[Dim, ...]:
         """The dimensions that loops over an original space count."""

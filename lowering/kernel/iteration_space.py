@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from fuse_opt.dialects.types.extents import estimate, exact_quotient, may_exceed
+from fuse_opt.dialects.types.extents import estimate, exact_quotient, is_number, may_exceed
 from fuse_opt.dialects.types.index_expr import Clamp, Dim, Index, IndexExpr, Loaded, Quotient, Remainder, delinearize
 from fuse_opt.dialects.types.size import Extent
 
@@ -56,9 +56,15 @@ class LoopSpace:
         return LoopSpace(_composed(self.values, {dim: value}), groups)
 
 
-def simplify_space(groups: Sequence[tuple[Dim, ...]], expressions: Iterable[IndexExpr]) -> LoopSpace:
-    """Splits and merges the dimensions of the groups by the addresses; groups may share dimensions."""
-    state = _State(list(groups), list(dict.fromkeys(expressions)), {d: as_expr(d) for group in groups for d in group})
+def simplify_space(
+    groups: Sequence[tuple[Dim, ...]], expressions: Iterable[IndexExpr], shortest: int = SHORTEST_SPLIT
+) -> LoopSpace:
+    """
+    Splits and merges the dimensions of the groups by the addresses; groups may share dimensions. Innermost ones are split down to
+    loops of `shortest` elements, where one of `SHORTEST_SPLIT` is around them.
+    """
+    values = {d: as_expr(d) for group in groups for d in group}
+    state = _State(list(groups), list(dict.fromkeys(expressions)), values, shortest)
     while (split := state.find_split()) is not None:
         state.split(*split)
     for number in range(len(groups)):
@@ -78,6 +84,7 @@ class _State:
     groups: list[tuple[Dim, ...]]
     expressions: list[IndexExpr]
     values: dict[Dim, IndexExpr]
+    shortest: int
     fresh: int = 0
 
     def find_split(self) -> tuple[Dim, int] | None:
@@ -86,11 +93,20 @@ class _State:
             if atom.numerator.constant or len(atom.numerator.terms) != 1:
                 continue
             dim, factor = atom.numerator.terms[0]
-            if not isinstance(dim, Dim) or factor != 1 or not _is_worth_splitting(dim, atom.divisor):
+            if not isinstance(dim, Dim) or factor != 1:
+                continue
+            if not _is_worth_splitting(dim, atom.divisor) and not self._is_written_out(dim, atom.divisor):
                 continue
             if exact_quotient(dim.extent, atom.divisor) is not None and any(dim in group for group in self.groups):
                 return dim, atom.divisor
         return None
+
+    def _is_written_out(self, dim: Dim, divisor: Extent) -> bool:
+        """Whether a loop of as many elements as the divisor may be innermost: short ones are written out there."""
+        is_innermost = all(dim == group[-1] for group in self.groups if dim in group)
+        if not is_innermost or not is_number(dim.extent) or not is_number(divisor):
+            return False
+        return self.shortest <= divisor <= dim.extent // SHORTEST_SPLIT
 
     def split(self, dim: Dim, divisor: int) -> None:
         self.fresh += 1

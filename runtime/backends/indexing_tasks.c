@@ -154,18 +154,21 @@ static void gather(const char *x, char *out, const int64_t *rows, int64_t count,
     if (rows[k] >= 0) memcpy(out + k * bytes, x + rows[k] * bytes, (size_t)bytes);
 }
 
+#define KEPT 2048 /* places that are resolved once for all outer positions of a task */
 void fuse_gather_rows(void *arg, long begin, long end) {
   struct fuse_rows *call = arg;
   const char *x = AT(call, x);
   char *out = AT(call, out);
-  int64_t last = end * call->chunk, all = call->outer * call->count, bytes = call->bytes, rows[BATCH];
+  int64_t count = call->count, last = end * call->chunk, all = call->outer * count, bytes = call->bytes, rows[KEPT];
   if (last > all) last = all;
+  const int kept = count <= KEPT && last - begin * call->chunk > count;
+  for (int64_t k = 0; kept && k < count; k += BATCH) rows_of(call, k, count - k < BATCH ? count - k : BATCH, rows + k);
   for (int64_t k = begin * call->chunk, size; k < last; k += size) {
-    int64_t outer = k / call->count, left = (outer + 1) * call->count - k;
-    size = left < last - k ? left : last - k;
-    if (size > BATCH) size = BATCH;
-    rows_of(call, k % call->count, size, rows);
-    gather(x + outer * call->rows * bytes, out + k * bytes, rows, size, bytes);
+    int64_t outer = k / count, at = k % count, most = kept ? KEPT : BATCH;
+    size = count - at < last - k ? count - at : last - k;
+    if (size > most) size = most;
+    if (!kept) rows_of(call, at, size, rows);
+    gather(x + outer * call->rows * bytes, out + k * bytes, rows + (kept ? at : 0), size, bytes);
   }
 }
 

@@ -158,7 +158,7 @@ def _scales(n: Node, shape: tuple[int, ...], axes: list[int], sizes: list[int]) 
 def _sampled(n: Node, g: Emitter, x: Value, axis: int, sampling: Sampling) -> Value:
     matrix = sampling_matrix(sampling, _coefficients(n, sampling.scale), n.flag("exclude_outside"))
     if n.text("mode", "nearest") == "nearest":
-        y = g.take(x, n.constant(matrix.argmax(1).astype(np.int64)), axis=axis)
+        y = _nearest_read(n, g, x, axis, matrix.argmax(1).astype(np.int64))
     else:
         y = _multiplied(n, g, x, axis, matrix)
     if sampling.transformation != "tf_crop_and_resize":
@@ -167,6 +167,15 @@ def _sampled(n: Node, g: Emitter, x: Value, axis: int, sampling: Sampling) -> Va
     outside = (positions < 0) | (positions > sampling.size - 1)
     condition = g.reshape(n.constant(outside), shape=[-1] + [1] * (rank(x) - 1 - axis))
     return g.where(condition, g.like(n.number("extrapolation_value", 0.0), y), y)
+
+
+def _nearest_read(n: Node, g: Emitter, x: Value, axis: int, places: Array) -> Value:
+    """Elements at places of an axis; each of them as often as the others is no read at places that are data."""
+    size = int(extents(x)[axis])
+    times = len(places) // max(size, 1)
+    if times and np.array_equal(places, np.repeat(np.arange(size), times)):
+        return x if times == 1 else g.repeat(x, repeats=times, axis=axis)
+    return g.take(x, n.constant(places), axis=axis)
 
 
 def _multiplied(n: Node, g: Emitter, x: Value, axis: int, matrix: Array) -> Value:

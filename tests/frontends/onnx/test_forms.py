@@ -203,3 +203,12 @@ def test_a_resized_extent_is_counted_exactly():
     single, mode = {"z": np.array([1, 1, 1])}, 'mode = "linear", coordinate_transformation_mode = '
     assert resized(f'{mode}"pytorch_half_pixel"', "x, , , z", x, single) == [0.0]
     assert resized(f'{mode}"tf_crop_and_resize"', "x, r, , z", x, {**region, **single}) == [24.0]
+
+
+@pytest.mark.parametrize("how", ('coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"', ""))
+def test_images_of_several_times_the_size_read_at_no_positions_that_are_data(how: str):
+    scales, x = {"s": np.array([1, 1, 2, 3], np.float32)}, floats(2, 3, 5, 7)
+    mode = f'mode = "nearest", {how}' if how else 'mode = "nearest"'
+    model = one(f"r (float[2, 3, 5, 7] x) => (float y) {{ y = Resize <{mode}> (x, , s) }}", scales)
+    np.testing.assert_array_equal(model(x)[0], x.repeat(2, 2).repeat(3, 3))
+    assert "graph.take" not in str(model.module)
