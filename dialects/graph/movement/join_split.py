@@ -52,6 +52,10 @@ def joined_shape(values: Sequence[SSAValue], axis: int) -> list[int]:
     return known
 
 
+MOST_JOINED = 32
+"""Operands of a concatenation that kernels tell apart by position; of more, each would be looked for among too many."""
+
+
 @irdl_op_definition
 class ConcatOp(AxisOp, MovingOp):
     """The operands one after another along `axis` (0)."""
@@ -74,12 +78,22 @@ class ConcatOp(AxisOp, MovingOp):
         return (tensor_type(tensor(self._operands[0]).element_type, extents),)
 
     def canonical(self) -> GraphOp | None:
-        """Without the operands that are empty along the axis."""
+        """Without the operands that are empty along the axis; of many, that of the ones side by side."""
         axis = self.checked_axis()
         filled = [value for value in self._operands if shape(value)[axis]] or [self._operands[0]]
+        if len(filled) > MOST_JOINED:
+            return self._joined_by_parts(filled, axis)
         if len(filled) == len(self._operands):
             return None
         return self.simplified(ConcatOp, *filled, axis=int_value(axis))
+
+    def _joined_by_parts(self, operands: Sequence[SSAValue], axis: int) -> GraphOp | None:
+        starts = range(0, len(operands), MOST_JOINED)
+        parts = [ConcatOp.build_op(*operands[k : k + MOST_JOINED], axis=int_value(axis)) for k in starts]
+        found = self.simplified(ConcatOp, *(part.results[0] for part in parts), axis=int_value(axis))
+        for part in parts if found is None else ():
+            part.erase()
+        return found
 
     def growth(self) -> Growth | None:
         axis, (first, *rest) = self.checked_axis(), self._operands

@@ -25,7 +25,7 @@ from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.loops.specialization import Known, specialized
 from fuse_opt.lowering.loops.strip_mining import constant, is_within
 
-MOST_CONDITIONS = 32
+MOST_CONDITIONS = 64
 MOST_OPERATIONS = 600
 """Operations of all loops that one becomes."""
 

@@ -42,7 +42,7 @@ def test_one_loop_for_each_operand(extents: list[int]) -> None:
 
 
 def test_too_many_operands() -> None:
-    text = text_of(apply(parse(concatenation([2] * 40)), [*PASSES, "convert-fused-to-loops"]))
+    text = text_of(apply(parse(concatenation([2] * 66)), [*PASSES, "convert-fused-to-loops"]))
     assert "arith.select" in text and "scf.if" not in text
 
 
