@@ -27,6 +27,7 @@ from fuse_opt.frontends.builder import Emitter, UnknownExtentError, UnsupportedT
 from fuse_opt.frontends.stablehlo.facts import Facts
 from fuse_opt.frontends.stablehlo.operators import bits as stablehlo_bits
 from fuse_opt.frontends.stablehlo.operators import convolutions as stablehlo_convolutions
+from fuse_opt.frontends.stablehlo.operators import dynamic_slices as stablehlo_dynamic_slices
 from fuse_opt.frontends.stablehlo.operators import indexing as stablehlo_indexing
 from fuse_opt.frontends.stablehlo.operators import movement as stablehlo_movement
 from fuse_opt.frontends.stablehlo.operators import pointwise as stablehlo_pointwise
@@ -48,6 +49,7 @@ FAMILIES = (
     stablehlo_convolutions,
     stablehlo_scans,
     stablehlo_indexing,
+    stablehlo_dynamic_slices,
 )
 """The modules that enter handlers into the table."""
 

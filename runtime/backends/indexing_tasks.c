@@ -55,29 +55,33 @@ static inline int64_t position(int64_t index, int64_t place, const struct indice
   return -1;
 }
 
-/* The positions that `count` indices from `first` on name, up to BATCH of them; -1 for those that name none. */
+/* The positions that `count` indices from `first` on name, `step` apart, up to BATCH of them; -1 for those that name none. */
 #define BATCH 256
 #define RESOLVE(bits) \
-  static int resolve_##bits(const struct indices *of, int64_t first, int64_t count, int64_t *restrict to) { \
+  static inline int resolved_##bits(const struct indices *of, int64_t first, int64_t step, int64_t count, int64_t *restrict to) { \
     const int##bits##_t *restrict from = (const int##bits##_t *)AT(of, from) + first; \
     const int64_t extent = of->extent, shift = of->wraps ? extent : 0; \
     int wrong = 0; \
     for (int64_t k = 0; k < count; k++) { \
-      int64_t found = (int64_t)from[k] + (from[k] < 0 ? shift : 0); \
+      int64_t index = from[k * step], found = index + (index < 0 ? shift : 0); \
       wrong |= (uint64_t)found >= (uint64_t)extent; \
       to[k] = found; \
     } \
     return !wrong; \
+  } \
+  static int resolve_##bits(const struct indices *of, int64_t first, int64_t step, int64_t count, int64_t *restrict to) { \
+    return step == 1 ? resolved_##bits(of, first, 1, count, to) : resolved_##bits(of, first, step, count, to); \
   }
 RESOLVE(32)
 RESOLVE(64)
 
-static void resolve(const struct indices *of, int64_t first, int64_t count, int64_t *to, struct fuse_fault *fault) {
-  if (of->kind == 3 && resolve_64(of, first, count, to)) return;
-  if (of->kind == 2 && resolve_32(of, first, count, to)) return;
+static void resolve(
+    const struct indices *of, int64_t first, int64_t step, int64_t count, int64_t *to, struct fuse_fault *fault) {
+  if (of->kind == 3 && resolve_64(of, first, step, count, to)) return;
+  if (of->kind == 2 && resolve_32(of, first, step, count, to)) return;
   const char *from = AT(of, from);
   for (int64_t k = 0; k < count; k++)
-    to[k] = position(index_at(from, of->kind, first + k), first + k, of, fault);
+    to[k] = position(index_at(from, of->kind, first + k * step), first + k * step, of, fault);
 }
 
 static inline void move(char *restrict to, const char *restrict from, int64_t bytes) {
@@ -116,14 +120,24 @@ static int64_t element_of(const struct fuse_rows *call, const struct indices *of
   return element;
 }
 
+/* The same along the innermost of the axes that indices broadcast along, a line after the other: one index is for all of a line, or
+ * they are equally far apart. */
+static void resolve_lines(const struct fuse_rows *call, const struct indices *of, int64_t first, int64_t count, int64_t *to) {
+  const int64_t last = call->axes - 1, line = last < 0 ? 1 : call->extents[last], step = last < 0 ? 0 : of->steps[last];
+  for (int64_t k = 0, size; k < count; k += size) {
+    size = line - (first + k) % line < count - k ? line - (first + k) % line : count - k;
+    resolve(of, element_of(call, of, first + k), step, step ? size : 1, to + k, call->fault);
+    for (int64_t i = 1; !step && i < size; i++) to[k + i] = to[k];
+  }
+}
+
 /* The rows that all operands name together for `count` places from `first` on; -1 where one names none. */
 static void rows_of(const struct fuse_rows *call, int64_t first, int64_t count, int64_t *restrict to) {
   int64_t found[BATCH];
   for (int64_t number = 0; number < call->operands; number++) {
     const struct indices *of = &call->indices[number];
-    if (call->plain) resolve(of, first, count, found, call->fault);
-    else
-      for (int64_t k = 0; k < count; k++) resolve(of, element_of(call, of, first + k), 1, found + k, call->fault);
+    if (call->plain) resolve(of, first, 1, count, found, call->fault);
+    else resolve_lines(call, of, first, count, found);
     for (int64_t k = 0; k < count; k++) {
       int64_t known = number ? to[k] : 0;
       to[k] = known < 0 || found[k] < 0 ? -1 : known + found[k] * of->weight;
@@ -285,7 +299,7 @@ void fuse_gather_lines(void *arg, long begin, long end) {
     int64_t left = line - at % line, outer = at / (call->count * inner);
     size = left < last - at ? left : last - at;
     if (size > BATCH) size = BATCH;
-    resolve(call->indices, at, size, rows, call->fault);
+    resolve(call->indices, at, 1, size, rows, call->fault);
     const char *x = AT(call, x) + outer * call->extent * inner * bytes;
     char *out = AT(call, out) + at * bytes;
     if (inner == 1) gather(x, out, rows, size, bytes);
@@ -336,7 +350,7 @@ static void put_block(struct fuse_lines *call, int64_t outer, int64_t low, int64
       int64_t at = start + j * inner + low + k, size = run - k < BATCH ? run - k : BATCH;
       const char *values = AT(call, values) + at * step * bytes;
       char *to = out + (low + k * apart) * bytes;
-      resolve(call->indices, at, size, rows, call->fault);
+      resolve(call->indices, at, 1, size, rows, call->fault);
       switch (call->type) {
 #define CASE(number, name, type, wide) \
   case number: put_##name(call->join, to, values, rows, size, inner, apart, step); break;

@@ -1,4 +1,4 @@
-"""StableHLO ops that read or write at positions that are data: gather, scatter, dynamic slices."""
+"""StableHLO ops that read or write at positions that are data: gather and scatter."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import numpy as np
 
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BOOL, I64
-from fuse_opt.dialects.types.extents import largest, smallest
-from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
+from fuse_opt.frontends.stablehlo.operators.dynamic_slices import overwritten
 from fuse_opt.frontends.stablehlo.operators.op import HloOp, Results, handler
 from fuse_opt.frontends.stablehlo.operators.regions import combiner
 from fuse_opt.frontends.stablehlo.operators.scatter import gives_update, scattered_by_region
-from fuse_opt.frontends.stablehlo.operators.sizes import has_sizes, sliced_at
+from fuse_opt.frontends.stablehlo.operators.sizes import sliced_at
 
 SCATTERS = {
     "stablehlo.add": "add",
@@ -57,6 +56,9 @@ def _gathered(h: HloOp, g: Emitter, sizes: list[int]) -> Results:
     if len(axes) == 1 and not batch:
         y = g.take(x, g.reshape(positions, shape=extents(positions)[:-1]), axis=axes[0])
         y = g.permute_dims(y, axes=[*range(axes[0], axes[0] + lead), *range(axes[0]), *range(axes[0] + lead, rank(y))])
+    elif len(axes) == 1 and not window and lead == len(batch) + 1:
+        x = g.permute_dims(x, axes=[*batch, *axes])
+        y = g.take_along_axis(x, g.reshape(positions, shape=extents(positions)[:-1]), axis=-1)
     else:
         x = g.permute_dims(x, axes=[*batch, *axes, *window])
         y = g.gather_nd(x, positions, batch_dims=len(batch) or None)
@@ -192,6 +194,8 @@ def scatter(h: HloOp, g: Emitter) -> Results:
 
 
 def _scatter_slices(h: HloOp, g: Emitter, numbers: dict[str, list[int]], reduction: str) -> Results:
+    if reduction == "none" and (found := _known_slice(h, g, numbers)) is not None:
+        return found
     x, indices, updates = h.operands
     axes, batch = numbers.get("scatter_dims_to_operand_dims", []), numbers.get("input_batching_dims", [])
     inserted, windows = numbers.get("inserted_window_dims", []), numbers.get("update_window_dims", [])
@@ -213,6 +217,19 @@ def _scatter_slices(h: HloOp, g: Emitter, numbers: dict[str, list[int]], reducti
     y = g.scatter_nd(grown, positions, g.cast(updates, dtype(x)), reduce=reduction)
     y = g.slice(y, starts=[0] * rank(x), stops=extents(target))
     return g.permute_dims(y, axes=[order.index(axis) for axis in range(rank(x))])
+
+
+def _known_slice(h: HloOp, g: Emitter, numbers: dict[str, list[int]]) -> Value | None:
+    """One slice of updates, at a place that is known and such that all of it lies inside: `x.at[2:5].set(y)`."""
+    x, _, updates = h.operands
+    axes, dropped = numbers.get("scatter_dims_to_operand_dims", []), numbers.get("inserted_window_dims", [])
+    at, windows = h.elements(1), numbers.get("update_window_dims", [])
+    if at is None or at.size != len(axes) or len(windows) != rank(updates) or numbers.get("input_batching_dims"):
+        return None
+    starts: list[Any] = [0] * rank(x)
+    for axis, start in zip(axes, at.reshape(-1).tolist(), strict=True):
+        starts[axis] = start
+    return overwritten(g, x, g.expand_dims(updates, axes=dropped) if dropped else updates, starts)
 
 
 def _targets(
@@ -239,52 +256,3 @@ def _targets(
     lead = extents(indices)[:-1]
     batch = [g.iota(shape=[*lead, 1], axis=axis, dtype=I64) for axis in range(len(batches))]
     return g.concat(*batch, *columns, axis=-1) if len(batch) + len(columns) > 1 else columns[0]
-
-
-def _starts(h: HloOp, g: Emitter, first: int, sizes: Sequence[int]) -> list[Value | Extent]:
-    """Where a dynamic slice begins: numbers or sizes where they are known, and always such that it lies inside."""
-    found: list[Value | Extent] = []
-    for axis, size in enumerate(sizes):
-        limit = extents(h.operand())[axis] - size
-        number, known = h.number(first + axis), h.elements(first + axis)
-        if known is not None and isinstance(known.item(), Size):
-            found.append(smallest(largest(known.item(), 0), limit))
-        elif limit == 0 or number is not None:
-            found.append(smallest(largest(int(number or 0), 0), limit))
-        else:
-            start = g.cast(h.operand(first + axis), I64)
-            found.append(g.clip(start, g.number(0, I64), g.number(limit, I64)))
-    return found
-
-
-@handler("stablehlo.dynamic_slice")
-def dynamic_slice(h: HloOp, g: Emitter) -> Results:
-    x, sizes = h.operand(), h.integers("slice_sizes")
-    at = [h.elements(number) for number in range(1, len(h.operands))]
-    if any(map(has_sizes, at)) and not any(each is None for each in at):
-        return sliced_at(h, g, [each.item() for each in at if each is not None], sizes)
-    for axis, (start, size) in enumerate(zip(_starts(h, g, 1, sizes), sizes, strict=True)):
-        if isinstance(start, int):
-            if size != extents(x)[axis]:
-                begin, stops = [0] * rank(x), list(extents(x))
-                begin[axis], stops[axis] = start, start + size
-                x = g.slice(x, starts=begin, stops=stops)
-            continue
-        x = g.take(x, g.add(start, g.iota(shape=[size], dtype=I64)), axis=axis)
-    return x
-
-
-@handler("stablehlo.dynamic_update_slice")
-def dynamic_update_slice(h: HloOp, g: Emitter) -> Results:
-    x, update = h.operand(0), h.operand(1)
-    sizes = extents(update)
-    starts = _starts(h, g, 2, sizes)
-    if rank(x) == 0:
-        return update
-    positions: list[Value] = []
-    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-        shape = [size if number == axis else 1 for number in range(rank(x))]
-        counted = g.iota(shape=shape, axis=axis, dtype=I64, start=start if isinstance(start, int) else 0)
-        offset = g.number(start, I64) if isinstance(start, Size) else start
-        positions.append(counted if isinstance(offset, int) else g.add(offset, counted))
-    return g.index_put(x, update, *positions, axes=range(rank(x)))
