@@ -8,6 +8,7 @@ from itertools import pairwise
 from math import prod
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody
+from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.scalar import cost
 from fuse_opt.dialects.types.extents import estimate, is_number, least, most
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, Remainder
@@ -35,6 +36,10 @@ LANES_OF_PART = 4096
 SHORTEST_PART = 64
 """Elements of what is reduced."""
 SMALLEST_TILE = 16
+NARROWEST_TILE = 9
+"""Neighbours that are stored, where tiles of so few are worth it: vectors of them would be read one by one, and end in a mask."""
+NARROW_BYTES, NARROW_WORK = 8 << 20, 16
+"""They are where less is moved, and where so many operations wait for it: memory is slow at lines of so few elements."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ def version_entries(loop_body: LoopBody) -> dict[str, int]:
 def _element_order(loop_body: LoopBody) -> LoopOrder:
     dims = _dims(loop_body.rows)
     addresses = [*(node.address for node in loop_body.loads()), *(store.address for store in loop_body.stores)]
-    if not dims or _merged_extent(addresses, dims) < SMALLEST_TILE:
+    if not dims or _merged_extent(addresses, dims) < _narrowest_tile(loop_body):
         return LoopOrder("pointwise")
     for node in loop_body.loads():
         along = fastest_dim(node.address)
@@ -85,6 +90,18 @@ def _element_order(loop_body: LoopBody) -> LoopOrder:
         if _merged_extent(addresses, dims[: dims.index(along) + 1]) >= SMALLEST_TILE:
             return LoopOrder("tile", reason="it reads neighbours of another dimension than it stores")
     return LoopOrder("pointwise")
+
+
+def _narrowest_tile(loop_body: LoopBody) -> int:
+    stores = [dtype(store.node.value).itemsize for store in loop_body.stores]
+    if min(stores, default=1) == 1:
+        return SMALLEST_TILE
+    work = sum(cost(node.op.body()) for node in loop_body.nodes if node.op is not None)
+    values = dict.fromkeys(
+        [*(node.value for node in loop_body.loads()), *(store.node.value for store in loop_body.stores)]
+    )
+    moved = sum(estimate(prod(shape(value))) * dtype(value).itemsize for value in values)
+    return NARROWEST_TILE if work >= NARROW_WORK or moved < NARROW_BYTES else SMALLEST_TILE
 
 
 def side_by_side(loop_body: LoopBody) -> int:
