@@ -135,7 +135,8 @@ def _row_order(loop_body: LoopBody) -> LoopOrder:
     if columns <= SHORT_ROW and lanes >= FEWEST_SHORT:
         return LoopOrder("column", {}, f"rows of {columns} elements are shorter than a vector")
     short = _side_by_side(loop_body, _dims(loop_body.columns))
-    if 1 < short < min(columns, lanes, SHORT_ROW + 1) and _near(loop_body):
+    shorter_than = columns + (lanes > FEWEST_LANES)  # all that is reduced, of windows along few rows
+    if 1 < short < min(shorter_than, lanes, SHORT_ROW + 1) and _near(loop_body):
         entries = {"splits": splits} if (splits := _column_splits(loop_body, lanes, work)) > 1 else {}
         return LoopOrder(
             "column", entries, f"what is reduced lies in stretches of {short} elements, shorter than a vector"

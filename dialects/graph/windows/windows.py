@@ -7,6 +7,7 @@ A window starts every `strides` elements and takes every `dilations`-th one (1 a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerType, TensorType
@@ -16,7 +17,9 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.movement import ViewOp
 from fuse_opt.dialects.graph.reductions.reductions import Joined
-from fuse_opt.dialects.interfaces.properties import IntArray, ints, normalize_axis
+from fuse_opt.dialects.interfaces.layouts import encoding
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.properties import IntArray, int_array, ints, normalize_axis
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, shape_text, tensor_type
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.extents import at_least_none, is_decided
@@ -99,8 +102,29 @@ class WindowReduction(Windows, Joined):
         return self.in_windows(index, reduced)
 
 
+class WindowExtremum(WindowReduction):
+    """The extremum of each window: that of a box is one of extrema along its axes."""
+
+    def canonical(self) -> GraphOp | None:
+        """One axis after the other, where that is less than half of the comparisons."""
+        axes = self.window_axes()
+        ones = [1] * len(axes)
+        along = sorted(zip(axes, ints(self.window), ints(self.strides, ones), ints(self.dilations, ones), strict=True))
+        along = [(axis, size, stride, dilation) for axis, size, stride, dilation in along if size > 1 or stride > 1]
+        later = [prod(stride for _, _, stride, _ in along[k + 1 :]) for k in range(len(along))]
+        apart = sum(size * windows for (_, size, _, _), windows in zip(along, later, strict=True))
+        if len(along) < 2 or 2 * apart >= prod(ints(self.window)) or encoding(self.result) is not None:
+            return None
+        value, op = self.x, None
+        for axis, *numbers in along:
+            window, stride, dilation = (int_array([number]) for number in numbers)
+            op = type(self).build_op(value, window=window, strides=stride, dilations=dilation, axes=int_array([axis]))
+            value = op.results[0]
+        return op
+
+
 @irdl_op_definition
-class WindowMaxOp(WindowReduction):
+class WindowMaxOp(WindowExtremum):
     """The largest element x[i * `strides` + k * `dilations`] of each window i, over 0 <= k < `window`; NaN when any is.
 
     `window` lies along `axes` (the last ones when absent); `strides` and `dilations` are 1 when absent. Nothing is padded: on
@@ -112,7 +136,7 @@ class WindowMaxOp(WindowReduction):
 
 
 @irdl_op_definition
-class WindowMinOp(WindowReduction):
+class WindowMinOp(WindowExtremum):
     """The smallest element x[i * `strides` + k * `dilations`] of each window i, over 0 <= k < `window`; NaN when any is.
 
     Windows lie as those of `graph.window_max`.

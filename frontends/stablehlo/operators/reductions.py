@@ -92,12 +92,19 @@ def _arg_reduction(h: HloOp, g: Emitter, axes: list[int]) -> Results | None:
     if direction is None or len(axes) != 1 or not _counts_along(counted, axes[0]) or 0 in extents(x):
         return None
     largest = direction == "GT"
-    neutral = _is_neutral(h.number(2), -math.inf if largest else math.inf, x)
-    if dtype(x) is BOOL or not neutral or h.number(3) != 0:
+    is_truth = dtype(x) is BOOL
+    neutral = h.number(2) == (not largest) if is_truth else _is_neutral(h.number(2), _least(largest), x)
+    if not neutral or h.number(3) != 0:
         return None
-    values = (g.max if largest else g.min)(x, axes=axes)
-    places = (g.argmax if largest else g.argmin)(x, axis=axes[0])
-    return [values, g.cast(places, h.dtype(1))]
+    compared = g.cast(x, I8) if is_truth else x
+    values = (g.max if largest else g.min)(compared, axes=axes)
+    places = (g.argmax if largest else g.argmin)(compared, axis=axes[0])
+    return [g.cast(values, dtype(x)), g.cast(places, h.dtype(1))]
+
+
+def _least(largest: bool) -> float:
+    """What every number is at least as much as; or else as little."""
+    return -math.inf if largest else math.inf
 
 
 def _counts_along(owner: Operation | Block, axis: int) -> bool:

@@ -39,6 +39,9 @@ CASES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "middle": (lambda x, y, i: lax.dynamic_update_slice(x, y[:, :2], (0, i, 0)), "axes = array<i64: 0, 1>", (X, Y, AT)),
     "behind": (lambda x, y, i: lax.dynamic_update_slice(x, y[:3], (i + 9, 0, 0)), "axes = array<i64: 0>", (X, Y, AT)),
     "along": (lambda x, i: jnp.take_along_axis(x, i, 1), "graph.take_along_axis", (X, ids(0, 9, 7, 4, 5))),
+    "truth": (lambda x: jnp.argmax(x > 0.5, 1), "graph.argmax", (X,)),
+    "falsehood": (lambda x: jnp.argmin(x > 0.5, 0), "graph.argmin", (X,)),
+    "choice": (lambda x, y: jnp.select([x > 1, x < -1, y > 0], [x, y, x + y], 7.0), "graph.argmax", (X, Y)),
     "matrix": (lambda x, i: jnp.take_along_axis(x, i, 1), "graph.take_along_axis", (X[0], ids(-5, 5, 9, 8))),
     "columns": (lambda x, i: jnp.take_along_axis(x, i, 0), "graph.take_along_axis", (X[0], ids(0, 9, 3, 5))),
 }
