@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -21,6 +22,7 @@ from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
 from fuse_opt.dialects.interfaces.symbols import LimitError
 from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.builder import Array
+from fuse_opt.frontends.onnx.calls import is_usual, several, signature
 from fuse_opt.frontends.onnx.importer.folding import FOLDED
 from fuse_opt.frontends.onnx.importer.functions import EXPANDED
 from fuse_opt.frontends.onnx.importer.imported import Imported, Input
@@ -41,6 +43,8 @@ __all__ = ["OnnxError", "OnnxModel", "UnsupportedError", "load", "supported_oper
 
 _SIZED = "sizes"
 """The key of the module with symbols for extents."""
+_MOST_READY = 256
+"""Kinds of calls whose programs are remembered."""
 _LARGEST_VALUE = 256
 """Elements of an input for each of whose values a program may be built."""
 
@@ -102,6 +106,8 @@ class OnnxModel:
             self._refusal = error
         self._imported: dict[Any, Imported] = {}
         self._programs: dict[Any, Any] = {}
+        self._ready: dict[Any, tuple[Any, tuple[int, ...]]] = {}
+        """By what a call gives: the program that ran such a call, and which arrays it takes."""
         self._by_value: set[str] = set()
         self.numerics: Numerics = numerics
         """What calls take: see `graph.numerics`."""
@@ -163,6 +169,9 @@ class OnnxModel:
         """
         if self._refusal is not None:
             return self._left.run(self._refusal, arrays)
+        if self._ready and (ready := self._ready.get(signature(arrays, target, pipeline))) is not None:
+            program, taken = ready
+            return several(program(*[arrays[number] for number in taken]))
         if len(arrays) == len(self.proto.graph.input) != len(self.inputs):
             return self._call_with_weights(arrays, target, pipeline)
         if len(arrays) != len(self.inputs):
@@ -176,7 +185,7 @@ class OnnxModel:
     def _call(self, given: Mapping[str, Array], target: str, pipeline: str | None) -> tuple[Array, ...]:
         from fuse_opt.tools.compiler.api import InputError
 
-        imported = self._for_all_extents() if target == "cpu" and _is_usual(given) else None
+        imported = self._for_all_extents() if target == "cpu" and is_usual(given) else None
         limit: LimitError | None = None
         if imported is not None:
             try:
@@ -211,7 +220,18 @@ class OnnxModel:
                 if self._left.strict or target != "cpu" or pipeline is not None:
                     raise
                 raise NotTakenError(f"{type(error).__name__}: {error}") from error
-        return lambda given: _run(self._programs[key], imported, given)
+        return partial(self._run, key, imported)
+
+    def _run(
+        self, key: tuple[str, str | None, int], imported: Imported, given: Mapping[str, Array]
+    ) -> tuple[Array, ...]:
+        """A program's outputs. Calls like one that went well, of which no value decides what is built, ask nothing more."""
+        found = _run(self._programs[key], imported, given)
+        if not self._by_value and len(self._ready) < _MOST_READY:
+            places = {known.name: number for number, known in enumerate(self.inputs)}
+            taken = tuple(places[name] for name in imported.arguments if name is not None)
+            self._ready[signature(tuple(given.values()), *key[:2])] = self._programs[key], taken
+        return found
 
     def _for_all_extents(self) -> Imported | None:
         """The module with symbols for extents that the model names; None where there are none, or it needs numbers."""
@@ -259,11 +279,6 @@ class OnnxModel:
         self._by_value |= error.inputs
 
 
-def _is_usual(given: Mapping[str, Array]) -> bool:
-    """Whether arrays have elements: others are compiled for by themselves."""
-    return all(array.size for array in given.values())
-
-
 def _compiled(imported: Imported, target: str, pipeline: str | None, numerics: Numerics) -> Any:
     from fuse_opt.tools.compiler.api import compile
 
@@ -273,5 +288,4 @@ def _compiled(imported: Imported, target: str, pipeline: str | None, numerics: N
 
 
 def _run(program: Any, imported: Imported, given: Mapping[str, Array]) -> tuple[Array, ...]:
-    results: Any = program(*imported.bind(given))
-    return cast("tuple[Array, ...]", results) if isinstance(results, tuple) else (results,)
+    return several(program(*imported.bind(given)))
