@@ -96,7 +96,8 @@ class FmodOp(Binary):
         if x.dtype.kind is not Kind.INT:
             return sc.fmod(x, y) if x.dtype.is_float else x % y
         floored = x % y
-        return sc.where(sc.not_equal(floored, 0) & ((floored < 0) ^ (x < 0)), floored - y, floored)
+        # no choice: of one that others ask for, compilers make truth values that are chosen between, and no vectors
+        return floored - y * sc.cast(sc.not_equal(floored, 0) & ((floored < 0) ^ (x < 0)), x.dtype)
 
 
 @irdl_op_definition

@@ -33,7 +33,7 @@ CUDA_FAMILIES = ("cuda_math.h", "cuda_matrices.h", "cuda_groups.h")
 """The files of functions that CUDA has of its own."""
 
 _CALL = re.compile(r"\bfo_\w+(?=\()")
-_BUILTIN = re.compile(r"\b__builtin_(?!inf|nan)(\w+)(?=\()")
+_BUILTIN = re.compile(r"\b__builtin_(?!inf|nan|constant_p)(\w+)(?=\()")
 
 _CUDA_PREAMBLE = """#define FO_FN [[maybe_unused]] static __device__ __forceinline__
 #define FO_KEPT const

@@ -18,17 +18,23 @@ FO_FN fo_u16 fo_rem_u16(fo_u16 a, fo_u16 b) {
 }
 
 /* fo_floordiv_i32: the floored quotient; x / 0 is 0; -2**31 / -1 wraps to -2**31.
-   The quotient as double is never rounded across an integer. */
+   The quotient as double is never rounded across an integer. Masks choose: of choices that others ask for, gcc 12 makes truth values
+   that are chosen between, which it has no vectors for. */
 FO_FN fo_i32 fo_floordiv_i32(fo_i32 a, fo_i32 b) {
+#if defined(__GNUC__) && !defined(__CUDACC__)
+  if (__builtin_constant_p(b) && b > 0) { /* a multiplication */
+    fo_i32 n = a / b;
+    return n + ((a - n * b) >> 31);
+  }
+#endif
   double q = __builtin_floor((double)a / (double)(b == 0 || b == -1 ? 1 : b));
-  fo_i32 n = (fo_i32)q;
-  n = b == -1 ? (fo_i32)(0u - (fo_u32)a) : n;
-  return b == 0 ? 0 : n;
+  fo_i32 n = (fo_i32)q, turned = (fo_i32)(0u - (fo_u32)a), is_turned = -(fo_i32)(b == -1);
+  return ((n & ~is_turned) | (turned & is_turned)) & -(fo_i32)(b != 0);
 }
 
 /* fo_rem_i32: the remainder of the floored quotient, sign of b; x % 0 is 0. */
 FO_FN fo_i32 fo_rem_i32(fo_i32 a, fo_i32 b) {
-  return b == 0 ? 0 : (fo_i32)((fo_u32)a - (fo_u32)fo_floordiv_i32(a, b) * (fo_u32)b);
+  return (fo_i32)(((fo_u32)a - (fo_u32)fo_floordiv_i32(a, b) * (fo_u32)b) & -(fo_u32)(b != 0));
 }
 
 /* fo_floordiv_u32: the floored quotient; x / 0 is 0. The quotient as double is never rounded across an integer. */
