@@ -138,12 +138,7 @@ def swiglu(n: Node, g: Emitter) -> Results:
 @handler("Div")
 def div(n: Node, g: Emitter) -> Results:
     x, y = _along_axis(n, g) if n.opset < 7 and "axis" in n.attributes else n.operands()
-    return quotient(g, x, y)
-
-
-def quotient(g: Emitter, x: Value, y: Value) -> Value:
-    """x / y, of integers truncated towards zero."""
-    return g.divide(x, y) if dtype(x).is_float else g.floor_divide(g.subtract(x, g.fmod(x, y)), y)
+    return g.quotient(x, y)
 
 
 @handler("Mod")

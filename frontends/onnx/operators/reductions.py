@@ -9,7 +9,6 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BOOL, F32, F64, I64, Kind
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 from fuse_opt.frontends.onnx.operators.node import HANDLERS, Handler, Node, Results, handler
-from fuse_opt.frontends.onnx.operators.pointwise import quotient
 
 OF_FLOATS = {"mean", "norm2", "logsumexp", "log_sum"}
 """Reductions whose handlers refuse integers."""
@@ -34,7 +33,7 @@ def _reduction(name: str) -> Handler:
             return _reduced(g, name, x, axes)
         if name == "mean":
             counted = math.prod(extents(x)) // max(math.prod(extents(g.sum(x, **axes))), 1)
-            return quotient(g, g.sum(x, **axes), g.like(counted, x))
+            return g.quotient(g.sum(x, **axes), g.like(counted, x))
         return g.cast(_reduced(g, name, g.cast(x, F64), axes), element)
 
     return build

@@ -106,7 +106,7 @@ HANDLERS.update({name: _joined(name) for name in OF_TRUTH})
 def divide(h: HloOp, g: Emitter) -> Results:
     """Of integers truncated towards zero."""
     x, y = h.operands
-    return g.divide(x, y) if dtype(x).is_float else g.floor_divide(g.subtract(x, g.fmod(x, y)), y)
+    return g.quotient(x, y)
 
 
 @handler("stablehlo.compare")

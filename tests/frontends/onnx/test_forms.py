@@ -212,3 +212,22 @@ def test_images_of_several_times_the_size_read_at_no_positions_that_are_data(how
     model = one(f"r (float[2, 3, 5, 7] x) => (float y) {{ y = Resize <{mode}> (x, , s) }}", scales)
     np.testing.assert_array_equal(model(x)[0], x.repeat(2, 2).repeat(3, 3))
     assert "graph.take" not in str(model.module)
+
+
+@pytest.mark.parametrize("name", ("int8", "int16", "int32", "int64", "uint8", "uint32"))
+def test_quotients_of_integers_are_truncated(name: str):
+    """By zero they are 0; the least number by -1 wraps to itself."""
+    limits = np.iinfo(name)
+    numbers = np.array([limits.min, limits.max, *range(-9 if limits.min else 0, 10)], name)
+    x, y = (part.ravel() for part in np.meshgrid(numbers, numbers, indexing="ij"))
+    wanted = [
+        0 if b == 0 else abs(int(a)) // abs(int(b)) * (-1 if (a < 0) != (b < 0) else 1)
+        for a, b in zip(x, y, strict=True)
+    ]
+    low, count = int(limits.min), 1 << limits.bits
+    wrapped = [(number - low) % count + low for number in wanted]
+    kind = f"{name}[{x.size}]"
+    model = one(f"d ({kind} x, {kind} y) => ({kind} z) {{ z = Div (x, y) }}", {})
+    for target in ("reference", "cpu"):
+        found = model(x, y, target=target)[0]
+        assert found.tolist() == wrapped, target
