@@ -102,18 +102,28 @@ class WindowReduction(Windows, Joined):
         return self.in_windows(index, reduced)
 
 
+LONG_WINDOW = 32
+"""Elements of a window from which on its extremum is one of those of parts, which neighbouring windows share."""
+
+
 class WindowExtremum(WindowReduction):
     """The extremum of each window: that of a box is one of extrema along its axes."""
 
     def canonical(self) -> GraphOp | None:
-        """One axis after the other, where that is less than half of the comparisons."""
+        """One axis after the other, where that is less than half of the comparisons; of long ones, that of shorter ones."""
         axes = self.window_axes()
         ones = [1] * len(axes)
         along = sorted(zip(axes, ints(self.window), ints(self.strides, ones), ints(self.dilations, ones), strict=True))
         along = [(axis, size, stride, dilation) for axis, size, stride, dilation in along if size > 1 or stride > 1]
         later = [prod(stride for _, _, stride, _ in along[k + 1 :]) for k in range(len(along))]
         apart = sum(size * windows for (_, size, _, _), windows in zip(along, later, strict=True))
-        if len(along) < 2 or 2 * apart >= prod(ints(self.window)) or encoding(self.result) is not None:
+        if encoding(self.result) is not None:
+            return None
+        if len(along) == 1 and along[0][1] >= LONG_WINDOW and along[0][2] == 1:
+            axis, size, _, dilation = along[0]
+            step = size // 4  # four windows that cover it, neighbours of which may overlap
+            along = [(axis, size - 3 * step, 1, dilation), (axis, 4, 1, step * dilation)]
+        elif len(along) < 2 or 2 * apart >= prod(ints(self.window)):
             return None
         value, op = self.x, None
         for axis, *numbers in along:
