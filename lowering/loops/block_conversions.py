@@ -10,6 +10,8 @@ becomes
     fo_narrow_f16(%narrow, 0, %y, %to, %count)
 
 Iterations are independent, so all may read before any of them writes. bf16 is a shift, which loops do as fast on the way.
+Where little is computed, the blocks are of 32 neighbours, a number that compilers know: they unroll all three, and what is in
+between stays in registers. What is left over is a block of its own.
 
 A boolean is a byte. Of a loop over bytes and f32 compilers make whole vectors of bytes, each of which is four of f32; of fewer
 iterations gcc 12 makes vectors of two f32 each. There, `fo_widen_i1` makes numbers of 32 bits of them, of which the loop asks
@@ -30,6 +32,7 @@ from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.lowering.inner_ops import inner_of
+from fuse_opt.lowering.loops.distribution import work_of
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import (
     BLOCK,
@@ -40,6 +43,7 @@ from fuse_opt.lowering.loops.strip_mining import (
     counted,
     iterations,
     neighbours,
+    whole_groups,
 )
 from fuse_opt.lowering.loops.vector_widths import NARROWEST, WIDTH
 
@@ -47,6 +51,10 @@ LARGEST = 4096
 """Iterations of a loop that carries a reduction, which is not taken apart."""
 FEWEST = 16
 """Neighbours that are worth a call."""
+UNROLLED = 32
+"""Neighbours of a block that is unrolled: four vectors of eight f32."""
+LIGHTEST = 32.0
+"""Instructions of such a block for a vector; compilers unroll no more than some 200."""
 WHOLE = 64
 """Booleans of the widest vectors: of multiples compilers make vectors."""
 FEWEST_SPLIT = 2 * WHOLE
@@ -89,11 +97,37 @@ class _Rewriter:
         count = iterations(loop)
         if not conversions or constant(loop.step[0]) != 1 or (count is not None and count < FEWEST):
             return
-        if count is not None and count <= (LARGEST if loop.initVals else BLOCK):
+        if not loop.initVals and (count or LARGEST) >= 2 * UNROLLED and work_of(loop.body.block) <= LIGHTEST:
+            self._unroll(loop, count)
+        elif count is not None and count <= (LARGEST if loop.initVals else BLOCK):
             self._convert(loop, conversions, count, self.blocks.number(count))
         elif not loop.initVals:
             whole = self.blocks.number(BLOCK) if count is not None and count % BLOCK == 0 else None
             self._convert(self.blocks.in_blocks(loop, whole is not None), conversions, BLOCK, whole)
+
+    def _unroll(self, loop: scf.ParallelOp, count: int | None) -> None:
+        """The loop in blocks that compilers unroll, and what is left over behind them."""
+        rest = count % UNROLLED if count is not None else UNROLLED - 1
+        size = self.blocks.number(UNROLLED)
+        if rest:
+            middle = self._middle(loop, count)
+            last = specialized(loop, {}, (middle, loop.upperBound[0]))
+            Rewriter.insert_op(last, InsertPoint.after(loop))
+            loop.operands[1] = middle
+            left = self.blocks.number(rest) if count is not None else None
+            self._convert(last, _conversions(last.body.block), rest, left)
+        whole = whole_groups(loop, UNROLLED, self.blocks)
+        self._convert(whole, _conversions(whole.body.block), UNROLLED, size)
+
+    def _middle(self, loop: scf.ParallelOp, count: int | None) -> SSAValue:
+        """Where the last whole block ends."""
+        lower, upper = loop.lowerBound[0], loop.upperBound[0]
+        if count is not None and (first := constant(lower)) is not None:
+            return self.blocks.number(first + count // UNROLLED * UNROLLED)
+        place = InsertPoint.before(loop)
+        many = _insert(arith.SubiOp(upper, lower), place)
+        rest = _insert(arith.RemSIOp(many, self.blocks.number(UNROLLED)), place)
+        return _insert(arith.SubiOp(upper, rest), place)
 
     def _convert(
         self, loop: scf.ParallelOp, conversions: Sequence[_Conversion], size: int, count: SSAValue | None

@@ -103,8 +103,12 @@ def distribute_loops(
 
 def instructions(body: Block) -> float:
     """What the model counts of the innermost loops over neighbours, for a vector."""
-    loops = inner_of(body, scf.ParallelOp)
-    return sum(_cost(op)[0] for loop in loops for op in list(loop.body.block.ops)[:-1])
+    return sum(work_of(loop.body.block) for loop in inner_of(body, scf.ParallelOp))
+
+
+def work_of(block: Block) -> float:
+    """The same of the body of one loop."""
+    return sum(_cost(op)[0] for op in list(block.ops)[:-1])
 
 
 def _distribute(loop: scf.ParallelOp, tasks: int, blocks: BlockLoops, model: _Model) -> None:

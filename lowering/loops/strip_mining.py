@@ -91,12 +91,20 @@ def in_groups(loop: scf.ParallelOp, together: int, blocks: BlockLoops) -> scf.Fo
     """The loop that takes its place, over the first ones of so many neighbours each; what is left over is behind it."""
     lower, count = constant(loop.lowerBound[0]), iterations(loop)
     assert lower is not None and count is not None
-    middle, place = lower + count // together * together, InsertPoint.before(loop)
-    one, counter = blocks.number(1), loop.body.block.args[0]
+    middle = lower + count // together * together
     if count % together:
         rest = loop.clone()
         rest.operands[0] = blocks.number(middle)
         Rewriter.insert_op(rest, InsertPoint.after(loop))
+        loop.operands[1] = blocks.number(middle)
+    groups = whole_groups(loop, together, blocks).parent_op()
+    assert isinstance(groups, scf.ForOp)
+    return groups
+
+
+def whole_groups(loop: scf.ParallelOp, together: int, blocks: BlockLoops) -> scf.ParallelOp:
+    """The loop over one group of so many neighbours, from 0 on, in a new one over groups, all whole, that takes its place."""
+    lower, upper, counter = loop.lowerBound[0], loop.upperBound[0], loop.body.block.args[0]
     block, lane = Block(arg_types=[INDEX]), Block(arg_types=[INDEX])
     block.args[0].name_hint, lane.args[0].name_hint = "first", "lane"
     neighbour = arith.AddiOp(block.args[0], lane.args[0])
@@ -106,11 +114,12 @@ def in_groups(loop: scf.ParallelOp, together: int, blocks: BlockLoops) -> scf.Fo
     for op in list(loop.body.block.ops):
         op.detach()
         lane.add_op(op)
-    block.add_ops([scf.ParallelOp([blocks.number(0)], [blocks.number(together)], [one], Region(lane)), scf.YieldOp()])
-    groups = scf.ForOp(blocks.number(lower), blocks.number(middle), blocks.number(together), [], Region(block))
-    Rewriter.insert_op(groups, place)
+    inner = scf.ParallelOp([blocks.number(0)], [blocks.number(together)], [blocks.number(1)], Region(lane))
+    block.add_ops([inner, scf.YieldOp()])
+    groups = scf.ForOp(lower, upper, blocks.number(together), [], Region(block))
+    Rewriter.insert_op(groups, InsertPoint.before(loop))
     Rewriter.erase_op(loop)
-    return groups
+    return inner
 
 
 class HelperCalls:

@@ -273,9 +273,9 @@ void blocks(long n, const unsigned short *h, const float *x, float *wide, unsign
     assert not narrow[x.size + 1 :].any()
 
 
-@pytest.mark.parametrize("size, calls", [(300, 3), (5000, 3)])
-def test_neighbours_are_converted_by_the_block(size: int, calls: int) -> None:
-    """Two loads and a store of neighbours; what all elements share, and what is turned, is left as it is."""
+@pytest.mark.parametrize("size", [300, 5000])
+def test_neighbours_are_converted_by_the_block(size: int) -> None:
+    """Two loads and a store of neighbours, again for what whole blocks leave over; what all elements share is left as it is."""
     kind = f"tensor<{size}xf16>"
     module = parse(f"""
 func.func @main(%x: {kind}, %y: {kind}, %c: tensor<f16>) -> {kind} {{
@@ -288,5 +288,21 @@ func.func @main(%x: {kind}, %y: {kind}, %c: tensor<f16>) -> {kind} {{
 }}
 """)
     text = text_of(apply(module, ["convert-fused-to-loops"]))
-    assert text.count("call @fo_widen_f16(") + text.count("call @fo_narrow_f16(") == calls
+    assert text.count("call @fo_widen_f16(") + text.count("call @fo_narrow_f16(") == 6
     assert text.count("memref.load %s[") == 1
+
+
+@needs_compiler
+@pytest.mark.parametrize("size", [1, 8, 31, 32, 33, 63, 64, 95, 1000])
+def test_blocks_that_are_unrolled_and_what_they_leave_over(size: int) -> None:
+    """Of any number, and of rows of any length; of whole arrays and of stretches of them."""
+    for shape in ((size,), (3, size)):
+        kind = f"tensor<{'x'.join(map(str, shape))}xf16>"
+        row = f"tensor<{size}xf16>"
+        text = f"""func.func @main(%x: {kind}, %y: {row}) -> {kind} {{
+  %0 = graph.add %x, %y : ({kind}, {row}) -> {kind}
+  func.return %0 : {kind}
+}}"""
+        rng = np.random.default_rng(size)
+        x, y = rng.normal(0, 9, shape).astype(np.float16), rng.normal(0, 9, size).astype(np.float16)
+        np.testing.assert_array_equal(CpuProgram(build_program(apply(parse(text), ["wrap-kernels"])))(x, y), x + y)
