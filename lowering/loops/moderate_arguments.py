@@ -1,4 +1,4 @@
-"""Sines, cosines and tangents of moderate arguments: a loop asks once a block whether all are.
+"""Functions of moderate arguments: a loop asks once a block whether all are.
 
     scf.parallel (%i) { store sin(load %x[%i] * %c), %y[%i] }
 
@@ -16,14 +16,19 @@ the other form where these are too large:
 
 What takes every argument needs five times as many instructions. It gives the same bits where the argument is moderate, so what
 is beside an element changes nothing about it. Arguments that take more than a few operations are not computed twice.
+
+Sines, cosines and tangents ask for their arguments, remainders and floored quotients for the quotient of theirs: it is below
+10000 times 2**15 in f32, and 2**39 in f64, so that products with it are exact. What takes every quotient is libm's, an element at
+a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 from xdsl.dialects import arith, func, math, memref, scf
-from xdsl.dialects.builtin import Float32Type, IntegerAttr, IntegerType, i32
+from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerType, f32, f64, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -40,7 +45,23 @@ MOST_OPERATIONS = 24
 """Of what is computed twice."""
 _LIMIT = 0x461C4000
 """The bits of 10000 as an f32."""
-_WORDS: Mapping[type[Operation], str] = {math.SinOp: "sin", math.CosOp: "cos", math.TanOp: "tan"}
+_HELPERS: Mapping[type[Operation], str] = {
+    math.SinOp: "fo_moderate_sin_f32",
+    math.CosOp: "fo_moderate_cos_f32",
+    math.TanOp: "fo_moderate_tan_f32",
+}
+"""Of f32."""
+_OF_F32, _OF_F64 = 2.0**-15, 2.0**-39
+_QUOTIENTS = {
+    "fo_fmod_f32": ("fo_moderate_fmod_f32", _OF_F32),
+    "fo_fmod_f64": ("fo_moderate_fmod_f64", _OF_F64),
+    "fo_rem_f32": ("fo_moderate_rem_f32", _OF_F32),
+    "fo_rem_f64": ("fo_moderate_rem_f64", _OF_F64),
+    "fo_floordiv_f32": ("fo_moderate_floordiv_f32", _OF_F32),
+    "fo_floordiv_f64": ("fo_moderate_floordiv_f64", _OF_F64),
+}
+"""By callee: what takes moderate quotients, and what a quotient is multiplied by before it is compared."""
+_Arguments: TypeAlias = tuple[SSAValue, ...]
 
 
 def ask_for_moderate_arguments(body: Block, tasks: Extent, helpers: Helpers, shared: Collection[int] = ()) -> None:
@@ -72,7 +93,7 @@ def _choose(
     less = arith.CmpiOp(most, limit.result, "slt")
     copies: dict[SSAValue, SSAValue] = {}
     moderate = loop.clone(copies)
-    for op in _functions(moderate.body.block, {copies.get(argument, argument) for argument in arguments}):
+    for op in _functions(moderate.body.block, {values for values, _ in _copied(arguments, copies)}):
         _call(op, helpers)
     results = [value.type for value in loop.res]
     place = InsertPoint.before(loop)
@@ -83,23 +104,34 @@ def _choose(
     Rewriter.replace_op(loop, scf.IfOp(less.result, results, taken, rest))
 
 
-def _arguments(block: Block) -> list[SSAValue]:
-    """Those that are cheap, of a body without loops in it."""
+def _arguments(block: Block) -> list[tuple[_Arguments, float]]:
+    """Those that are cheap, of a body without loops in it, and the scale of their quotient."""
     ops = list(block.ops)
     if any(op.regions for op in ops[:-1]):
         return []
-    found = dict.fromkeys(op.operands[0] for op in ops if type(op) in _WORDS)
-    return [x for x in found if isinstance(x.type, Float32Type) and _needed([x], block) is not None]
+    found = dict.fromkeys((tuple(op.operands), _scale(op)) for op in ops if _moderate(op) is not None)
+    return [each for each in found if _needed([each], block) is not None]
 
 
-def _functions(block: Block, arguments: Collection[SSAValue]) -> list[Operation]:
-    return [op for op in block.ops if type(op) in _WORDS and op.operands[0] in arguments]
+def _moderate(op: Operation) -> str | None:
+    """What does the same for moderate arguments."""
+    if isinstance(op, func.CallOp):
+        return _QUOTIENTS.get(op.callee.string_value(), (None, 1.0))[0]
+    return _HELPERS[type(op)] if type(op) in _HELPERS and isinstance(op.operands[0].type, Float32Type) else None
 
 
-def _needed(arguments: Sequence[SSAValue], block: Block) -> list[Operation] | None:
+def _scale(op: Operation) -> float:
+    return _QUOTIENTS[op.callee.string_value()][1] if isinstance(op, func.CallOp) else 1.0
+
+
+def _functions(block: Block, arguments: Collection[_Arguments]) -> list[Operation]:
+    return [op for op in block.ops if _moderate(op) is not None and tuple(op.operands) in arguments]
+
+
+def _needed(arguments: Sequence[tuple[_Arguments, float]], block: Block) -> list[Operation] | None:
     """What computes the arguments, in order; None where that is much, or reads what the loop may have stored."""
     found: set[Operation] = set()
-    stack = list(arguments)
+    stack = [value for values, _ in arguments for value in values]
     while stack:
         owner = stack.pop().owner
         if isinstance(owner, Operation) and owner.parent is block and owner not in found:
@@ -128,24 +160,32 @@ def _is_block(loop: scf.ParallelOp) -> bool:
     return isinstance(parent, scf.ForOp) and loop.lowerBound[0] is parent.body.block.args[0]
 
 
-def _largest(loop: scf.ParallelOp, needed: Sequence[Operation], arguments: Sequence[SSAValue]) -> SSAValue:
+def _copied(
+    arguments: Sequence[tuple[_Arguments, float]], copies: Mapping[SSAValue, SSAValue]
+) -> list[tuple[_Arguments, float]]:
+    return [(tuple(copies.get(value, value) for value in values), scale) for values, scale in arguments]
+
+
+def _largest(
+    loop: scf.ParallelOp, needed: Sequence[Operation], arguments: Sequence[tuple[_Arguments, float]]
+) -> SSAValue:
     """The largest bits of an argument's magnitude, in front of the loop; those of NaN are above all others."""
     block = Block(arg_types=[INDEX])
     values: dict[SSAValue, SSAValue] = {loop.body.block.args[0]: block.args[0]}
     block.args[0].name_hint = loop.body.block.args[0].name_hint
     for op in needed:
         block.add_op(op.clone(values))
-    _reduce(block, [values.get(argument, argument) for argument in arguments])
+    _reduce(block, _copied(arguments, values))
     return _asking(loop, Region(block))
 
 
-def _reduce(block: Block, arguments: Sequence[SSAValue]) -> None:
+def _reduce(block: Block, arguments: Sequence[tuple[_Arguments, float]]) -> None:
     """Ends a loop's body with the largest bits of a magnitude."""
     mask = arith.ConstantOp(IntegerAttr(0x7FFFFFFF, i32))
     block.add_op(mask)
     sizes: list[SSAValue] = []
-    for argument in arguments:
-        bits = arith.BitcastOp(argument, IntegerType(32))
+    for values, scale in arguments:
+        bits = arith.BitcastOp(_measured(values, scale, block), IntegerType(32))
         size = arith.AndIOp(bits.result, mask.result)
         block.add_ops([bits, size])
         sizes.append(size.result)
@@ -156,6 +196,24 @@ def _reduce(block: Block, arguments: Sequence[SSAValue]) -> None:
     inner = Block(arg_types=[i32, i32])
     inner.add_ops([joined := arith.MaxSIOp(inner.args[0], inner.args[1]), scf.ReduceReturnOp(joined.result)])
     block.add_op(scf.ReduceOp([most], [Region(inner)]))
+
+
+def _measured(values: _Arguments, scale: float, block: Block) -> SSAValue:
+    """What must be moderate, as an f32 that the block ends with."""
+    if len(values) == 1:
+        return values[0]
+    wide: list[SSAValue] = []
+    for value in values:
+        if isinstance(value.type, Float32Type):
+            block.add_op(extended := arith.ExtFOp(value, f64))
+            wide.append(extended.result)
+        else:
+            wide.append(value)
+    quotient, by = arith.DivfOp(wide[0], wide[1]), arith.ConstantOp(FloatAttr(scale, f64))
+    scaled = arith.MulfOp(quotient.result, by.result)
+    narrow = arith.TruncFOp(scaled.result, f32)
+    block.add_ops([quotient, by, scaled, narrow])
+    return narrow.result
 
 
 def _asking(loop: scf.ParallelOp, body: Region) -> SSAValue:
@@ -182,12 +240,12 @@ def _may_run_again(loop: scf.ParallelOp, shared: Collection[SSAValue]) -> bool:
     )
 
 
-def _run_again(loop: scf.ParallelOp, arguments: Sequence[SSAValue], helpers: Helpers) -> None:
+def _run_again(loop: scf.ParallelOp, arguments: Sequence[tuple[_Arguments, float]], helpers: Helpers) -> None:
     """The loop with functions of moderate arguments, and behind it, where some were not moderate, itself."""
     copies: dict[SSAValue, SSAValue] = {}
     moderate = loop.clone(copies)
-    block, found = moderate.body.block, [copies.get(argument, argument) for argument in arguments]
-    for op in _functions(block, found):
+    block, found = moderate.body.block, _copied(arguments, copies)
+    for op in _functions(block, {values for values, _ in found}):
         _call(op, helpers)
     assert block.last_op is not None
     Rewriter.erase_op(block.last_op)
@@ -204,9 +262,9 @@ def _run_again(loop: scf.ParallelOp, arguments: Sequence[SSAValue], helpers: Hel
 
 def _call(op: Operation, helpers: Helpers) -> None:
     """What takes moderate arguments alone, in the op's place."""
-    argument = op.operands[0]
-    helper = f"fo_moderate_{_WORDS[type(op)]}_f32"
-    helpers.setdefault(helper, ((argument.type,), argument.type))
-    call = func.CallOp(helper, [argument], [argument.type])
-    call.res[0].name_hint = op.results[0].name_hint
+    helper, result = _moderate(op), op.results[0]
+    assert helper is not None
+    helpers.setdefault(helper, (tuple(operand.type for operand in op.operands), result.type))
+    call = func.CallOp(helper, list(op.operands), [result.type])
+    call.res[0].name_hint = result.name_hint
     Rewriter.replace_op(op, call)

@@ -94,12 +94,42 @@ FO_FN float fo_min_f32(float a, float b) {
   return b != b ? b : r;
 }
 
+/* fo_moderate_fmod_f32: fo_fmod_f32 of |a / b| < 10000 * 2**15, a number: all in f64, where the quotient is not rounded to an integer
+   that it is below, and its product with b has 53 digits. */
+FO_FN float fo_moderate_fmod_f32(float a, float b) {
+  double x = __builtin_fabsf(a), y = __builtin_fabsf(b), n = __builtin_trunc(x / y);
+  double r = n == 0.0 ? x : x - n * y; /* y may be infinite */
+  return __builtin_copysignf((float)r, a);
+}
+
+/* fo_moderate_fmod_f64: fo_fmod_f64 of |a / b| < 10000 * 2**39, a number. The integer may be one too great; with one rounding, what is
+   left is exact either way. Without fused multiply-adds it calls fmod. */
+FO_FN double fo_moderate_fmod_f64(double a, double b) {
+#if defined(__FMA__) || defined(__aarch64__)
+  double x = __builtin_fabs(a), y = __builtin_fabs(b), n = __builtin_trunc(x / y);
+  double r = n == 0.0 ? x : __builtin_fma(-n, y, x);
+  r = r < 0.0 ? r + y : r;
+  return __builtin_copysign(r, a);
+#else
+  return __builtin_fmod(a, b);
+#endif
+}
+
+/* fo_rem_of_rest_{f32|f64}: fo_rem_f32 of what fmod gives. */
+FO_FN float fo_rem_of_rest_f32(float r, float b) {
+  r = r == 0.0f ? __builtin_copysignf(0.0f, b) : (b < 0.0f) != (r < 0.0f) ? r + b : r;
+  return b == b ? r : b;
+}
+
 /* fo_rem_{f32|f64}: remainder of the floored quotient, sign of b (numpy.remainder); b == 0 or infinite a is NaN.
    Calls {fmodf|fmod}: exact, but not vectorised; the one rounding is the addition of b when the signs differ. */
 FO_FN float fo_rem_f32(float a, float b) {
-  float r = __builtin_fmodf(a, b);
-  r = r == 0.0f ? __builtin_copysignf(0.0f, b) : (b < 0.0f) != (r < 0.0f) ? r + b : r;
-  return b == b ? r : b;
+  return fo_rem_of_rest_f32(__builtin_fmodf(a, b), b);
+}
+
+/* fo_moderate_rem_{f32|f64}: fo_rem_f32 where fo_moderate_fmod_f32 may be taken. */
+FO_FN float fo_moderate_rem_f32(float a, float b) {
+  return fo_rem_of_rest_f32(fo_moderate_fmod_f32(a, b), b);
 }
 
 /* fo_rooted_quotient_f32: x / c for a constant c whose reciprocal is nearly high + low, but for quotients below 2**-103: of it a root
@@ -128,14 +158,23 @@ FO_FN float fo_divided_f32(float x, float c, double r) {
 #endif
 }
 
-/* fo_floordiv_{f32|f64}: the floored quotient (numpy.floor_divide); b == 0 gives a / b. Calls {fmodf|fmod}: not vectorised. */
-FO_FN float fo_floordiv_f32(float a, float b) {
-  float r = __builtin_fmodf(a, b);
+/* fo_floordiv_of_rest_{f32|f64}: fo_floordiv_f32 where fmod gives r. */
+FO_FN float fo_floordiv_of_rest_f32(float a, float b, float r) {
   float q = (a - r) / b - (r != 0.0f && (b < 0.0f) != (r < 0.0f) ? 1.0f : 0.0f);
   float n = __builtin_floorf(q);
   n = q - n > 0.5f ? n + 1.0f : n;
   n = q == 0.0f ? __builtin_copysignf(0.0f, a / b) : n;
   return b == 0.0f ? a / b : n;
+}
+
+/* fo_floordiv_{f32|f64}: the floored quotient (numpy.floor_divide); b == 0 gives a / b. Calls {fmodf|fmod}: not vectorised. */
+FO_FN float fo_floordiv_f32(float a, float b) {
+  return fo_floordiv_of_rest_f32(a, b, __builtin_fmodf(a, b));
+}
+
+/* fo_moderate_floordiv_{f32|f64}: fo_floordiv_f32 where fo_moderate_fmod_f32 may be taken. */
+FO_FN float fo_moderate_floordiv_f32(float a, float b) {
+  return fo_floordiv_of_rest_f32(a, b, fo_moderate_fmod_f32(a, b));
 }
 
 /* fo_fmod_{f32|f64}: remainder of the truncated quotient, sign of a, exact; b == 0 or infinite a is NaN.

@@ -1,4 +1,4 @@
-"""Sines of moderate arguments: the same bits, whatever is beside an element."""
+"""Functions of moderate arguments: the same bits, whatever is beside an element."""
 
 from __future__ import annotations
 
@@ -102,3 +102,40 @@ def test_dear_arguments_are_computed_once_and_short_loops_and_f64_are_left_alone
     for text, found in ((dear, ["sin", "cos"]), (pointwise(40), []), (pointwise(1300).replace("f32", "f64"), [])):
         lowered = text_of(apply(parse(text), [*PASSES, "convert-fused-to-loops"]))
         assert [word for word in ("sin", "cos") if f"call @fo_moderate_{word}_f32" in lowered] == found
+
+
+def quotients(op: str, kind: str, size: int) -> str:
+    t = f"tensor<{size}x{kind}>"
+    return f"""func.func @main(%x: {t}, %y: {t}) -> {t} {{
+  %r = graph.{op} %x, %y : ({t}, {t}) -> {t}
+  func.return %r : {t}
+}}"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("op", ["fmod", "remainder", "floor_divide"])
+def test_remainders_of_moderate_quotients_are_exact(op: str, kind: str) -> None:
+    """NumPy's bits: of quotients to beyond what asks for libm, of multiples and what is beside them, and of everything that is no
+    number, each in a block of others."""
+    dtype, size, most = {"f32": np.float32, "f64": np.float64}[kind], 40_000, {"f32": 34, "f64": 58}[kind]
+    rng = np.random.default_rng(11)
+    y = np.exp2(rng.uniform(-100, 60, size)) * rng.choice([-1, 1], size)
+    x = np.where(
+        rng.random(size) < 0.5, np.trunc(np.exp2(rng.uniform(-3, most, size))) * y, rng.normal(0, 1e6, size) * y
+    )
+    x, y = x.astype(dtype), y.astype(dtype)
+    x[::3] = np.nextafter(x[::3], dtype(0))
+    x[5000::977], y[9001::1013] = (
+        np.resize([np.nan, np.inf, -0.0, 0.0], 36),
+        np.resize([0.0, -np.inf, np.nan, -0.0], 31),
+    )
+    text = quotients(op, kind, size)
+    name = {"floor_divide": "floordiv", "remainder": "rem"}.get(op, op)
+    assert f"call @fo_moderate_{name}_{kind}" in text_of(apply(parse(text), [*PASSES, "convert-fused-to-loops"]))
+    with np.errstate(all="ignore"):
+        expected = getattr(np, op)(x, y)
+    got = CpuProgram(build_program(apply(parse(text), PASSES)))(x, y)
+    np.testing.assert_array_equal(got, expected)
+    number = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(expected[number]))
