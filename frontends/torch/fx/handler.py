@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
-from fuse_opt.dialects.types.dtypes import BOOL, F32, I64, DType
+from fuse_opt.dialects.types.dtypes import BOOL, F32, F64, I32, I64, U8, DType
 from fuse_opt.dialects.types.size import Size
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.frontends.builder import Emitter
@@ -167,8 +167,16 @@ class Call:
         """Conversion as PyTorch's: integers that do not fit narrow ones wrap, coming from floats, too."""
         source = dtype(x)
         if source.is_float and not element.is_float and element is not BOOL and element.bits < 32:
-            x = self.emit.cast(x, I64)
+            x = self._wrapping(x, element)
         return self.emit.cast(x, element)
+
+    def _wrapping(self, x: SSAValue, element: DType) -> SSAValue:
+        """Floats as the wider integers that PyTorch makes of them on the way to narrow ones: 0 where these do not hold them."""
+        wide = I64 if dtype(x) is F64 and element is U8 else I32
+        if dtype(x).bits < 32:
+            x = self.emit.cast(x, F32)
+        bound, zero = self.number(2.0 ** (wide.bits - 1), dtype(x)), self.number(0.0, dtype(x))
+        return self.emit.cast(self.emit.where(self.emit.less(self.emit.abs(x), bound), x, zero), wide)
 
     def compute(self) -> DType:
         """The type in which a pointwise result is computed: narrow floats in f32, rounded at the end."""

@@ -1,5 +1,6 @@
 """What torch.compile hands out and leaves behind is what eager does: shapes, element types, aliases, arguments."""
 
+import platform
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -241,3 +242,34 @@ def test_results_on_elements_are_in_the_order_of_all_operands(shape: str):
 
 def test_booleans_that_are_added_at_indices_times_a_number():
     agree(["bool 4x6"], returned=["x0.index_add(-1, torch.tensor([1, 0]), x0[:, :2], alpha=2)"])
+
+
+@pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="what eager makes of these numbers is the processor's"
+)
+@pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "float64"])
+def test_floats_beyond_narrow_integers_are_what_eager_makes_of_them(source: str):
+    """Those that the wider type on the way holds wrap; those that it does not are 0, as NaN and infinities are."""
+    numbers = [
+        -1.5,
+        127.9,
+        128,
+        255.9,
+        256.7,
+        -129,
+        -300,
+        32768,
+        65537,
+        -40000,
+        2147483520,
+        2147483648,
+        3e9,
+        -3e9,
+        4294967301,
+    ]
+    numbers += [3000000001, 1e12, 9.2e18, -9.2e18, 1e19, -1e19, 1e20, float("inf"), -float("inf"), float("nan")]
+    x = torch.tensor(numbers * 2, dtype=torch.float64).to(getattr(torch, source))
+    for target in (torch.int8, torch.uint8, torch.int16):
+        found = compiled(lambda x, target=target: x.to(target))(x)
+        assert found.dtype is target
+        assert found.tolist() == x.to(target).tolist()
