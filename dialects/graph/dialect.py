@@ -18,6 +18,7 @@ from fuse_opt.dialects.graph.elementwise import arithmetic as graph_arithmetic
 from fuse_opt.dialects.graph.elementwise import bits as graph_bits
 from fuse_opt.dialects.graph.elementwise import comparison as graph_comparison
 from fuse_opt.dialects.graph.elementwise import float_parts as graph_float_parts
+from fuse_opt.dialects.graph.elementwise import inverse_erf as graph_inverse_erf
 from fuse_opt.dialects.graph.elementwise import math as graph_math
 from fuse_opt.dialects.graph.elementwise import piecewise_activations as graph_rectifiers
 from fuse_opt.dialects.graph.elementwise import smooth_activations as graph_activations
@@ -62,6 +63,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     graph_arithmetic,
     graph_math,
     graph_special,
+    graph_inverse_erf,
     graph_float_parts,
     graph_activations,
     graph_rectifiers,

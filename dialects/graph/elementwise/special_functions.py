@@ -1,9 +1,9 @@
-"""Special functions: digamma, the inverse of erf, Bessel functions; computed in f64 and rounded once, of f64 in f64."""
+"""Special functions: digamma, Bessel functions; computed in f64 and rounded once, of f64 in f64."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, nan, pi
+from math import nan, pi
 from typing import ClassVar
 
 from xdsl.irdl import irdl_op_definition
@@ -34,7 +34,7 @@ class Special(FloatUnary):
         raise NotImplementedError(f"'{self.name}' states no function")
 
 
-def _polynomial(coefficients: Sequence[float], x: Scalar) -> Scalar:
+def polynomial(coefficients: Sequence[float], x: Scalar) -> Scalar:
     """The coefficients are those of 1, x, x**2 ..."""
     value: Scalar = x * coefficients[-1] + coefficients[-2]
     for coefficient in reversed(coefficients[:-2]):
@@ -91,7 +91,7 @@ def _digamma_small(y: Scalar) -> Scalar:
     below, above = y < 1.0, y >= 2.0
     t = sc.where(below, y + 1.0, sc.where(above, y - 1.0, y))
     g = ((t - _ROOT[0]) - _ROOT[1]) - _ROOT[2]
-    value = g * (_NEAR_ROOT + _polynomial(_ABOVE, t - 1.0) / _polynomial(_BELOW, t - 1.0))
+    value = g * (_NEAR_ROOT + polynomial(_ABOVE, t - 1.0) / polynomial(_BELOW, t - 1.0))
     return sc.where(below, value - 1.0 / y, sc.where(above, value + 1.0 / t, value))
 
 
@@ -103,61 +103,7 @@ def _digamma_large(y: Scalar) -> Scalar:
         shift = sc.where(low, shift + 1.0 / y, shift)
         y = sc.where(low, y + 1.0, y)
     square = 1.0 / (y * y)
-    return ((sc.log(y) - 0.5 / y) - square * _polynomial(_ASYMPTOTIC, square)) - shift
-
-
-_CENTRE = (
-    (
-        3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
-        4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3,
-    ),
-    (
-        1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3, 2.1213794301586595867e4,
-        3.9307895800092710610e4, 2.8729085735721942674e4, 5.2264952788528545610e3,
-    ),
-)  # fmt: skip
-_TAIL = (
-    (
-        1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0, 3.64784832476320460504e0,
-        1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4,
-    ),
-    (
-        1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1, 1.48103976427480074590e-1,
-        1.51986665636164571966e-2, 5.47593808499534494600e-4, 1.05075007164441684324e-9,
-    ),
-)  # fmt: skip
-_FAR_TAIL = (
-    (
-        6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0, 2.96560571828504891230e-1,
-        2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7,
-    ),
-    (
-        1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2, 7.86869131145613259100e-4,
-        1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15,
-    ),
-)  # fmt: skip
-"""Quotients of polynomials for the quantiles of the normal distribution (Wichura, "Algorithm AS 241", 1988)."""
-
-
-@irdl_op_definition
-class ErfinvOp(Special):
-    """The y with erf(y) = x: infinite with its sign for 1 and -1, NaN beyond; -0 stays -0."""
-
-    name = "graph.erfinv"
-    ULPS: ClassVar[float | None] = 7.0
-
-    def in_f64(self, x: Scalar) -> Scalar:
-        half = x * 0.5
-        centre = x * (_quotient(_CENTRE, 0.180625 - half * half) * 0.35355339059327376)
-        r = sc.sqrt(-sc.log((1.0 - abs(x)) * 0.5))
-        tail = sc.where(r <= 5.0, _quotient(_TAIL, r - 1.6), _quotient(_FAR_TAIL, r - 5.0))
-        tail = sc.where(sc.equal(abs(x), 1.0), inf, tail)
-        return sc.where(abs(half) <= 0.425, centre, sc.copysign(tail * 0.7071067811865476, x))
-
-
-def _quotient(parts: tuple[Sequence[float], Sequence[float]], x: Scalar) -> Scalar:
-    above, below = parts
-    return _polynomial(above, x) / _polynomial(below, x)
+    return ((sc.log(y) - 0.5 / y) - square * polynomial(_ASYMPTOTIC, square)) - shift
 
 
 _I0E_SMALL = (

@@ -1,4 +1,5 @@
-"""Special functions against mpmath, where it is installed: within what each op documents, of f32 rounded correctly."""
+"""Special functions against mpmath, where it is installed: within what each op documents, those of f32 that are computed in f64
+rounded correctly."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ import fuse_opt
 RNG = np.random.default_rng(3)
 BOUNDS = {"digamma": 8.0, "erfinv": 7.0, "i0e": 8.0, "i1e": 8.0}
 """In units in the last place of f64."""
+BOUNDS_OF_F32 = {"erfinv": 3.0}
+"""Of those that are computed in f32."""
 
 
 def operands(op: str, name: str) -> Array:
@@ -53,7 +56,7 @@ def test_errors_are_within_the_bounds(target: str, op: str, name: str) -> None:
     t = f"tensor<{len(x)}x{name}>"
     text = f"func.func @main(%x: {t}) -> {t} {{\n  %r = graph.{op} %x : ({t}) -> {t}\n  func.return %r : {t}\n}}\n"
     (got,) = as_list(fuse_opt.compile(text, target=target)(x))
-    allowed = 0.501 if name == "f32" else BOUNDS[op]
+    allowed = BOUNDS_OF_F32.get(op, 0.501) if name == "f32" else BOUNDS[op]
     with mp.workdps(40):
         for given, value in zip(x.tolist(), got, strict=True):
             error = abs(mp.mpf(float(value)) - exact(mp, op, mp.mpf(given)))
