@@ -193,7 +193,7 @@ def _transform(kernel: KernelOp, loops: KernelLoops, has_passes: bool) -> tuple[
     choose_narrow(loops.body)
     sizes = {value: size for value, size in loops.size_arguments().items() if not are_starts([size])}
     unswitch_loops(loops.body, bool(sizes))
-    split_index_sets(loops.body)
+    split_index_sets(loops.body, loops.tasks)
     if sizes:
         split_sized_ends(loops.body, sizes)
         pair_strided_loads(loops.body, loops.shared, loops.helpers)

@@ -7,21 +7,24 @@ becomes
     scf.parallel (%i) = 0 to 1 { store 0, %y[%i] }
     scf.parallel (%i) = 1 to 113 { store load %x[%i - 1], %y[%i] }
 
-Padding and concatenations are such loops. A bounded address is a gather in a vector loop, and machines have none of elements
+Padding and concatenations are such loops. So are those over what is rolled or repeated, whose `(%i + 493) % 500` is `%i + 493` up
+to 7 and `%i - 7` from there on. A bounded address is a gather in a vector loop, and machines have none of elements
 below 32 bits: such loops ran one element at a time (Banerjee 1979; Griebl, Feautrier and Lengauer 2000).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, IntegerType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.loops.ranges.unswitching import RARE
 from fuse_opt.lowering.loops.specialization import specialized
@@ -35,17 +38,19 @@ SHORTEST = 8
 UNKNOWN = 1 << 62
 """Where a loop without constant bounds may end."""
 
+_Division: TypeAlias = arith.RemSIOp | arith.RemUIOp | arith.DivSIOp | arith.DivUIOp | arith.FloorDivSIOp
 _PREDICATES = {2: "slt", 3: "sle", 4: "sgt", 5: "sge"}
 _TURNED = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle"}
 _ORDERED = {"slt": (False, 0), "sle": (False, 1), "sgt": (True, 1), "sge": (True, 0)}
 """By predicate on `x` and `c`: what it is from `x = c + offset` on, and that offset."""
 
 
-def split_index_sets(body: Block) -> None:
-    """Rewrites the function of a kernel in place; counters are never negative."""
+def split_index_sets(body: Block, tasks: Extent) -> None:
+    """Rewrites the function of a kernel of so many tasks in place; counters are never negative."""
     blocks = BlockLoops(body)
     loops = [op for op in inner_of(body, scf.ParallelOp) if _is_splittable(op)]
-    stretches = [_Range.of(loop) for loop in loops]
+    ends: dict[SSAValue, int] = {body.args[-1]: tasks} if isinstance(tasks, int) else {}
+    stretches = [_Range.of(loop, ends) for loop in loops]
     for stretch in stretches:
         stretches += _split(stretch, blocks)
 
@@ -85,9 +90,42 @@ class _Range:
     end: int
 
     @staticmethod
-    def of(loop: scf.ParallelOp) -> _Range:
+    def of(loop: scf.ParallelOp, ends: Mapping[SSAValue, int]) -> _Range:
+        """`ends`: what values are at most."""
         upper = constant(loop.upperBound[0])
-        return _Range(loop, constant(loop.lowerBound[0]) or 0, UNKNOWN if upper is None else upper)
+        most = ends.get(loop.upperBound[0], UNKNOWN)
+        return _Range(loop, constant(loop.lowerBound[0]) or 0, most if upper is None else upper)
+
+
+@dataclass(frozen=True, slots=True)
+class _Digit:
+    """The remainder or the quotient of `factor * counter + offset`, which is not negative, by a number."""
+
+    op: _Division
+    factor: int
+    offset: int
+    by: int
+
+    def quotient(self, counter: int) -> int:
+        return (self.factor * counter + self.offset) // self.by
+
+    def cuts(self, whole: _Range) -> list[int] | None:
+        """Where the quotient changes; None where that is often."""
+        first, last = self.quotient(whole.start), self.quotient(whole.end - 1)
+        if not abs(last - first) < MOST_STRETCHES:
+            return None
+        quotients = range(first + 1, last + 1) if last > first else range(last + 1, first + 1)
+        return [_reached(self.factor, self.offset, quotient * self.by)[0] for quotient in quotients]
+
+    def known(self, start: int, blocks: BlockLoops) -> SSAValue:
+        """What it is from `start` on until the quotient changes; what is computed for that is before the division."""
+        if not isinstance(self.op, arith.RemSIOp | arith.RemUIOp):
+            return blocks.number(self.quotient(start))
+        if (whole := self.quotient(start) * self.by) == 0:
+            return self.op.lhs
+        rest = arith.SubiOp(self.op.lhs, blocks.number(whole))
+        Rewriter.insert_op(rest, InsertPoint.before(self.op))
+        return rest.result
 
 
 def _split(whole: _Range, blocks: BlockLoops) -> list[_Range]:
@@ -95,10 +133,11 @@ def _split(whole: _Range, blocks: BlockLoops) -> list[_Range]:
     loop = whole.loop
     ops = list(loop.body.block.ops)
     varies = None in (constant(loop.lowerBound[0]), constant(loop.upperBound[0]))
-    conditions = _conditions(ops, loop.body.block.args[0], whole)
-    if all(condition.number is None for condition in conditions):
+    conditions, digits = _conditions(ops, loop.body.block.args[0], whole)
+    if all(condition.number is None for condition in conditions) and not digits:
         return []
     cuts = _cuts([each for each in conditions if each.within(whole.start, whole.end) is None])
+    cuts = sorted({*cuts, *(cut for digit in digits for cut in digit.cuts(whole) or ())})
     if len(cuts) >= MOST_STRETCHES or (len(cuts) + 1) * len(ops) > MOST_OPERATIONS:
         return []
     ends = [whole.start, *cuts, whole.end]
@@ -115,6 +154,7 @@ def _split(whole: _Range, blocks: BlockLoops) -> list[_Range]:
                 known[condition.value] = holds
                 if condition.number is not None:
                     known[condition.value] = condition.number if holds else blocks.number(condition.bound)
+        known.update((digit.op.result, digit.known(start, blocks)) for digit in digits)
         made.append(_Range(specialized(loop, known, bounds), start, end))
         Rewriter.insert_op(made[-1].loop, before)
     Rewriter.erase_op(loop)
@@ -141,10 +181,11 @@ def _cuts(conditions: Sequence[_Condition]) -> list[int]:
     return sorted(cuts)
 
 
-def _conditions(ops: Sequence[Operation], counter: SSAValue, whole: _Range) -> list[_Condition]:
-    """Those on a multiple of the counter and a number, none of which wraps in the loop."""
+def _conditions(ops: Sequence[Operation], counter: SSAValue, whole: _Range) -> tuple[list[_Condition], list[_Digit]]:
+    """Those on a multiple of the counter and a number, none of which wraps in the loop, and what is divided of such."""
     affine: dict[SSAValue, tuple[int, int]] = {counter: (1, 0)}
     found: list[_Condition] = []
+    digits: list[_Digit] = []
     for op in ops:
         terms = affine_terms(op, affine)
         if len(terms) != len(op.operands):
@@ -159,9 +200,20 @@ def _conditions(ops: Sequence[Operation], counter: SSAValue, whole: _Range) -> l
             case arith.MaxSIOp() | arith.MinSIOp() if op.result.type == IndexType():
                 if (terms[0][0] == 0) != (terms[1][0] == 0):
                     found.append(_bounded(op, *terms))
+            case arith.RemSIOp() | arith.RemUIOp() | arith.DivSIOp() | arith.DivUIOp() | arith.FloorDivSIOp():
+                digits += _divided(op, terms, whole)
             case _:
                 pass
-    return found
+    return found, digits
+
+
+def _divided(op: _Division, terms: Sequence[tuple[int, int]], whole: _Range) -> list[_Digit]:
+    (factor, offset), (none, by) = terms
+    if op.result.type != IndexType() or factor == 0 or none != 0 or by < 1:
+        return []
+    digit = _Digit(op, factor, offset, by)
+    least = min(factor * counter + offset for counter in (whole.start, max(whole.end - 1, whole.start)))
+    return [digit] if least >= 0 and digit.cuts(whole) is not None else []
 
 
 def affine_terms(op: Operation, affine: dict[SSAValue, tuple[int, int]]) -> list[tuple[int, int]]:

@@ -52,6 +52,21 @@ func.func @main(%x: {given}) -> {result} {{
 """
 
 
+def rolled(kind: str, shape: tuple[int, ...], shifts: tuple[int, ...], repeats: int = 1) -> str:
+    """What is rolled along the last axes, repeated along the last one, and added to itself."""
+    given, made = ("x".join(map(str, (*shape[:-1], shape[-1] * n))) for n in (1, repeats))
+    axes = ", ".join(str(axis) for axis in range(len(shape) - len(shifts), len(shape)))
+    return f"""
+func.func @main(%x: tensor<{given}x{kind}>) -> tensor<{made}x{kind}> {{
+  %0 = graph.roll %x {{shifts = array<i64: {", ".join(map(str, shifts))}>, axes = array<i64: {axes}>}}
+    : (tensor<{given}x{kind}>) -> tensor<{given}x{kind}>
+  %1 = graph.tile %0 {{repeats = array<i64: {repeats}>}} : (tensor<{given}x{kind}>) -> tensor<{made}x{kind}>
+  %2 = graph.add %1, %1 : (tensor<{made}x{kind}>, tensor<{made}x{kind}>) -> tensor<{made}x{kind}>
+  func.return %2 : tensor<{made}x{kind}>
+}}
+"""
+
+
 @needs_compiler
 @pytest.mark.parametrize(
     "text",
@@ -70,6 +85,13 @@ func.func @main(%x: {given}) -> {result} {{
         pooled("f16", 24, 5, 1, 2),
         pooled("f32", 21, 3, 2, 1),
         pooled("f32", 18, 2, 2, 0),
+        rolled("f32", (3, 100), (7,)),
+        rolled("f32", (3, 100), (-7,), repeats=3),
+        rolled("f32", (5, 100), (2, 93)),
+        rolled("f32", (3000,), (1234,)),
+        rolled("f16", (700,), (-3,), repeats=2),
+        rolled("i8", (4, 33), (32,), repeats=7),
+        rolled("f64", (4, 9), (0,), repeats=12),
     ],
 )
 def test_stretches_are_the_loop(text: str) -> None:
@@ -88,15 +110,19 @@ def test_stretches_are_the_loop(text: str) -> None:
         (padded("f32", 7, 2, 2), 2, 4),
         (joined("f32", 40, 30, 57), 5, 0),
         (joined("f32", *[9] * 12), 4, 22),
+        (rolled("f32", (3, 100), (7,)), 3, 0),
+        (rolled("f32", (3, 100), (7,), repeats=9), 3, 0),
+        (rolled("f32", (1000,), (7,)), 2, 0),
     ],
-    ids=["pad", "too short", "concat", "too many"],
+    ids=["pad", "too short", "concat", "too many", "roll", "roll and repeat", "roll of one axis"],
 )
 def test_how_many_stretches(text: str, loops: int, bounds: int) -> None:
-    """Inside of the outer padding and elsewhere; no address of theirs is bounded."""
+    """Inside of the outer padding and elsewhere; no address of theirs is bounded, or a remainder."""
     lowered = text_of(apply(parse(text), [*PASSES, "convert-fused-to-loops"]))
     inner = [part.partition("scf.reduce")[0] for part in lowered.split("scf.parallel")[1:]]
     assert len(inner) == loops
     assert sum(part.count("arith.maxsi") + part.count("arith.minsi") for part in inner) == bounds
+    assert "arith.remsi" not in "".join(inner)
 
 
 def test_what_is_chosen_stays_narrow() -> None:
