@@ -101,6 +101,28 @@ def test_random_calls(seed: int) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("op", ["cumulative_sum", "cumulative_prod"])
+@pytest.mark.parametrize("name", ["f32", "f64", "i8", "i64"])
+def test_running_totals_of_lines_that_are_taken_together(name: str, op: str) -> None:
+    """Columns by up to 64, rows by eight, what is left over of both, and a line alone: each as if there were no other."""
+    rng = random.Random(5)
+    for shape, axis in (
+        ((5, 130), 0),
+        ((2, 6, 65), 1),
+        ((70, 9), 1),
+        ((35, 3), 1),
+        ((500,), 0),
+        ((3, 1), 1),
+        ((4, 7, 1), 1),
+    ):
+        x, t = values(rng, name, shape), tensor(name, shape)
+        text = f"func.func @main(%x: {t}) -> {t} {{\n  %r = graph.{op} %x {{axis = {axis} : i64}} : ({t}) -> {t}\n"
+        wide = x.astype(np.float64) if name == "f32" else x
+        wanted = (np.cumsum if op == "cumulative_sum" else np.cumprod)(wide, axis, dtype=wide.dtype).astype(x.dtype)
+        np.testing.assert_array_equal(fuse_opt.compile(f"{text}  func.return %r : {t}\n}}")(x), wanted)
+
+
+@needs_compiler
 def test_calls_are_compiled_codes() -> None:
     """None of these falls back to Python, which would be as right and many times as slow."""
     x, i, j = "tensor<8x5xf32>", "tensor<3xi64>", "tensor<8x3xi32>"
