@@ -97,7 +97,7 @@ FO_FN float fo_min_f32(float a, float b) {
 /* fo_moderate_fmod_f32: fo_fmod_f32 of |a / b| < 10000 * 2**15, a number: all in f64, where the quotient is not rounded to an integer
    that it is below, and its product with b has 53 digits. */
 FO_FN float fo_moderate_fmod_f32(float a, float b) {
-  double x = __builtin_fabsf(a), y = __builtin_fabsf(b), n = __builtin_trunc(x / y);
+  double x = a, y = b, n = __builtin_trunc(x / y); /* a loop that asks for the quotient has it once */
   double r = n == 0.0 ? x : x - n * y; /* y may be infinite */
   return __builtin_copysignf((float)r, a);
 }
@@ -106,9 +106,8 @@ FO_FN float fo_moderate_fmod_f32(float a, float b) {
    left is exact either way. Without fused multiply-adds it calls fmod. */
 FO_FN double fo_moderate_fmod_f64(double a, double b) {
 #if defined(__FMA__) || defined(__aarch64__)
-  double x = __builtin_fabs(a), y = __builtin_fabs(b), n = __builtin_trunc(x / y);
-  double r = n == 0.0 ? x : __builtin_fma(-n, y, x);
-  r = r < 0.0 ? r + y : r;
+  double n = __builtin_trunc(a / b), r = n == 0.0 ? a : __builtin_fma(-n, b, a);
+  r = r != 0.0 && (r < 0.0) != (a < 0.0) ? r + __builtin_copysign(b, a) : r;
   return __builtin_copysign(r, a);
 #else
   return __builtin_fmod(a, b);
