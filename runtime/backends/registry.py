@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping
 
 from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.lowering.program import LibraryCall
-from fuse_opt.runtime.backends import indexing, sparse, top_k
+from fuse_opt.runtime.backends import sparse, top_k
 from fuse_opt.runtime.backends.blas.offers import blas_problem
 from fuse_opt.runtime.backends.gpu_ops import GpuOps
 from fuse_opt.runtime.backends.nvidia import cublas, cublaslt, cudnn, cudnn_graph, cudnn_library, cusparse
 from fuse_opt.runtime.backends.nvidia.device_calls import Checks, DeviceLibrary
 from fuse_opt.runtime.backends.onednn.offers import onednn_load_problem, onednn_problem
+from fuse_opt.runtime.backends.positions import offers
 from fuse_opt.runtime.device.driver import Device
 
-OWN = (indexing, sparse, top_k)
+OWN = (offers, sparse, top_k)
 """What registers offers that need nothing of the machine but a C compiler."""
 
 _Problem = Callable[[], str | None]

@@ -15,9 +15,10 @@ from fuse_opt.lowering.program import NUMPY_NAMES, LibraryCall
 from fuse_opt.runtime.backends.blas.convolution import Convolution, convolution_table
 from fuse_opt.runtime.backends.blas.convolution_backward import transposed_table, weight_gradient_table
 from fuse_opt.runtime.backends.blas.matmul import Products, Tasks, load_tasks, product_table
-from fuse_opt.runtime.backends.indexing import Fault, indexing_call
 from fuse_opt.runtime.backends.onednn.calls import onednn_call
 from fuse_opt.runtime.backends.onednn.library import OneDnnError
+from fuse_opt.runtime.backends.positions.calls import Fault
+from fuse_opt.runtime.backends.positions.offers import indexing_call
 from fuse_opt.runtime.backends.sparse import SparseFault, sparse_call
 from fuse_opt.runtime.backends.top_k import top_k_call
 from fuse_opt.runtime.host.c_records import int64_table

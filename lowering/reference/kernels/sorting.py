@@ -79,7 +79,7 @@ def _first(line: Array, k: int, largest: bool) -> Array:
     return chosen[_order(line[chosen], -1, largest)]
 
 
-@implementation("numpy.searchsorted", "graph.searchsorted", sized=True)
+@implementation("numpy.searchsorted", "graph.searchsorted", cost=moving_cost, sized=True)
 def searchsorted(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.searchsorted."""
     x, values = inputs

@@ -1,5 +1,5 @@
 /* Reads and writes at positions that are data, and running totals along an axis: tasks of the pool for the operations of
- * lowering/reference/kernels/indexing.py and library_sorting.py. Each element is written by one task, in the order of the updates, so
+ * lowering/reference/kernels/indexing.py and sorting.py. Each element is written by one task, in the order of the updates, so
  * that the result does not depend on the number of threads.
  *
  * All memory is in C order. An index counts from the end where it is negative; for one that is out of range the run fails,
@@ -366,66 +366,5 @@ void fuse_put_lines(void *arg, long begin, long end) {
   for (int64_t task = begin; task < end; task++) {
     int64_t low = task % blocks * call->block, high = low + call->block;
     put_block(call, task / blocks, low, high < call->inner ? high : call->inner);
-  }
-}
-
-/* Running totals of columns side by side, a row at a time; those of f32 are kept in f64 and rounded for each element. A `late` total is
- * without the row where it stands; with `backwards` they begin at the last row. */
-#define MOST_COLUMNS 1024
-#define JOINED(total, element) (joins_sums ? (total) + (element) : (total) * (element))
-#define TOTALS(number, name, type, wide) \
-  static inline __attribute__((always_inline)) void run_##name( \
-      struct fuse_lines *call, int64_t outer, int64_t low, int64_t width, int joins_sums, int late) { \
-    const int64_t extent = call->extent, count = call->count, inner = call->inner, step = call->backwards ? -inner : inner; \
-    const type *x = (const type *)AT(call, x) + outer * extent * inner + low + (call->backwards ? (extent - 1) * inner : 0); \
-    type *out = (type *)AT(call, out) + outer * count * inner + low + (call->backwards ? (count - 1) * inner : 0); \
-    wide total = !joins_sums, totals[MOST_COLUMNS]; \
-    if (width == 1) { \
-      for (int64_t k = 0; k < count; k++, out += step) { \
-        const wide before = total; \
-        if (k < extent) total = JOINED(total, (wide)x[k * step]); \
-        *out = (type)(late ? before : total); \
-      } \
-      return; \
-    } \
-    for (int64_t i = 0; i < width; i++) totals[i] = total; \
-    for (int64_t k = 0; k < count; k++, out += step) { \
-      const type *row = x + (k < extent ? k : extent - 1) * step; \
-      _Pragma("GCC ivdep") for (int64_t i = 0; i < width; i++) { \
-        const wide before = totals[i], after = JOINED(before, (wide)row[i]); \
-        totals[i] = after; \
-        out[i] = (type)(late ? before : after); \
-      } \
-    } \
-  } \
-  static void totals_##name(struct fuse_lines *call, int64_t outer, int64_t low, int64_t width) { \
-    const int joins_sums = call->join == 1; \
-    if (call->late) run_##name(call, outer, low, width, joins_sums, 1); \
-    else if (joins_sums) run_##name(call, outer, low, width, 1, 0); \
-    else run_##name(call, outer, low, width, 0, 0); \
-  }
-TOTALS(0, i8, int8_t, uint32_t)
-TOTALS(1, i16, int16_t, uint32_t)
-TOTALS(2, i32, int32_t, uint32_t)
-TOTALS(3, i64, int64_t, uint64_t)
-TOTALS(4, ui8, uint8_t, uint32_t)
-TOTALS(5, ui16, uint16_t, uint32_t)
-TOTALS(6, ui32, uint32_t, uint32_t)
-TOTALS(7, ui64, uint64_t, uint64_t)
-TOTALS(8, f32, float, double)
-TOTALS(9, f64, double, double)
-
-void fuse_run_totals(void *arg, long begin, long end) {
-  struct fuse_lines *call = arg;
-  int64_t blocks = (call->inner + call->block - 1) / call->block;
-  for (int64_t task = begin; task < end; task++) {
-    int64_t low = task % blocks * call->block, high = low + call->block;
-    if (high > call->inner) high = call->inner;
-    switch (call->type) {
-#define CASE(number, name, type, wide) \
-  case number: totals_##name(call, task / blocks, low, high - low); break;
-      ALL_TYPES(CASE)
-#undef CASE
-    }
   }
 }

@@ -123,6 +123,25 @@ def test_running_totals_of_lines_that_are_taken_together(name: str, op: str) -> 
 
 
 @needs_compiler
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("name", ["f32", "f64", "i8", "ui8", "i64"])
+def test_places_in_ascending_numbers(name: str, side: str) -> None:
+    """Of values below, above, equal to and between the numbers, of NaN among both, of any count of either."""
+    rng = random.Random(7)
+    for count, extents in ((1, (9,)), (2, (1,)), (3, (7,)), (8, (3, 5)), (67, (17, 301)), (1000, (2, 8))):
+        x, v = np.sort(values(rng, name, (count,))), values(rng, name, extents)
+        if name[0] == "f":
+            x[count - count // 4 :], v.flat[::6] = np.nan, np.nan
+            v.flat[1::5], v.flat[2::7] = np.inf, -np.inf
+        given, found = (tensor(name, x.shape), tensor(name, v.shape)), tensor("i64", v.shape)
+        text = f"func.func @main(%x: {given[0]}, %v: {given[1]}) -> {found} {{\n"
+        text += f'  %r = graph.searchsorted %x, %v {{side = "{side}"}} : ({", ".join(given)}) -> {found}\n'
+        compiled = fuse_opt.compile(f"{text}  func.return %r : {found}\n}}")
+        assert "fuse.searchsorted" in str(compiled.module)
+        np.testing.assert_array_equal(compiled(x, v), np.searchsorted(x, v, side))
+
+
+@needs_compiler
 def test_calls_are_compiled_codes() -> None:
     """None of these falls back to Python, which would be as right and many times as slow."""
     x, i, j = "tensor<8x5xf32>", "tensor<3xi64>", "tensor<8x3xi32>"
