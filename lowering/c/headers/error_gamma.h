@@ -196,7 +196,63 @@ FO_FN double fo_lgamma_f64(double x) {
   return fo_mad_f64(p, t, nearest > 2.0 ? l : -l);
 }
 
-/* fo_lgamma_f32: log(|gamma(x)|), 0.6 ULP, computed in double; +-inf and the poles at 0, -1, -2 ... give inf. Not vectorised. */
+/* fo_lgamma_of_f32: log(gamma(a)) for a >= 0 that is an f32, without branches: as fo_lgamma_f64, of either side by one logarithm. */
+FO_FN double fo_lgamma_of_f32(double a) {
+  double nearest = __builtin_rint(a), t = a - nearest, i = 1.0 / a, z = i * i;
+  double above = nearest > 2.5 ? a - 1.0 : 1.0, below = nearest < 1.5 ? a : 1.0;
+  above *= nearest > 3.5 ? a - 2.0 : 1.0;
+  above *= nearest > 4.5 ? a - 3.0 : 1.0;
+  above *= nearest > 5.5 ? a - 4.0 : 1.0;
+  above *= nearest > 6.5 ? a - 5.0 : 1.0;
+  above *= nearest > 7.5 ? a - 6.0 : 1.0;
+  below *= nearest < 0.5 ? a + 1.0 : 1.0;
+  double l = fo_log_f64(a > 8.5 ? a : nearest > 2.5 ? above : below);
+  double square = t * t;
+  double p = -0x1.3835de89ae704p-21;
+  p = fo_mad_f64(p, square, -0x1.08ee202a98e81p-19);
+  p = fo_mad_f64(p, square, -0x1.3d4e7861e9146p-17);
+  p = fo_mad_f64(p, square, -0x1.78d8e1ab8dabdp-15);
+  p = fo_mad_f64(p, square, -0x1.d3fd6b4b13708p-13);
+  p = fo_mad_f64(p, square, -0x1.38ac5bfb353a1p-10);
+  p = fo_mad_f64(p, square, -0x1.e404fc21dd138p-8);
+  p = fo_mad_f64(p, square, -0x1.13e001a557544p-4);
+  p = fo_mad_f64(p, square, 0x1.b0ee6072093cep-2);
+  double odd = 0x1.2d320fb5921a4p-22;
+  odd = fo_mad_f64(odd, square, 0x1.ece3c10d9c976p-21);
+  odd = fo_mad_f64(odd, square, 0x1.2650625ca0cebp-18);
+  odd = fo_mad_f64(odd, square, 0x1.5805dc3dd6365p-16);
+  odd = fo_mad_f64(odd, square, 0x1.a127e63a168e7p-14);
+  odd = fo_mad_f64(odd, square, 0x1.0b36af1b9a927p-11);
+  odd = fo_mad_f64(odd, square, 0x1.7add6eaea4ecfp-9);
+  odd = fo_mad_f64(odd, square, 0x1.51322ac7d7c8p-6);
+  odd = fo_mad_f64(odd, square, 0x1.4a34cc4a60fa7p-2);
+  p = fo_mad_f64(odd, t, p);
+  double series = 0x1.47cd28598299fp-8;
+  series = fo_mad_f64(series, z, -0x1.eea5415dc99dp-10);
+  series = fo_mad_f64(series, z, 0x1.b9229ab93b8f5p-11);
+  series = fo_mad_f64(series, z, -0x1.3813350a52fap-11);
+  series = fo_mad_f64(series, z, 0x1.a01a0160177p-11);
+  series = fo_mad_f64(series, z, -0x1.6c16c16c10bc3p-9);
+  series = fo_mad_f64(series, z, 0x1.5555555555555p-4);
+  double far = fo_mad_f64(a - 0.5, l - 1.0, fo_mad_f64(series, i, 0x1.acfe390c97d69p-2));
+  double near = fo_mad_f64(p, t, nearest > 2.5 ? l : -l);
+  return a > 8.5 ? far : near;
+}
+
+/* fo_lgamma_f32: log(|gamma(x)|), 1.0 ULP, computed in double; +-inf and the poles at 0, -1, -2 ... give inf. By reflection below 0. */
 FO_FN float fo_lgamma_f32(float x) {
-  return (float)fo_lgamma_f64((double)x);
+  double a = __builtin_fabsf(x), t = a - __builtin_rint(a), z = t * t;
+  double s = 0x1.9d462020fcc78p-21;
+  s = fo_mad_f64(s, z, -0x1.6f7acdb8f6580p-16);
+  s = fo_mad_f64(s, z, 0x1.e8f3675ee37ddp-12);
+  s = fo_mad_f64(s, z, -0x1.e3074dfaf87afp-8);
+  s = fo_mad_f64(s, z, 0x1.5078348551854p-4);
+  s = fo_mad_f64(s, z, -0x1.32d2cce627c86p-1);
+  s = fo_mad_f64(s, z, 0x1.466bc6775aa7dp+1);
+  s = fo_mad_f64(s, z, -0x1.4abbce625be52p+2);
+  s = fo_mad_f64(s, z, 0x1.921fb54442d18p+1);
+  double y = fo_lgamma_of_f32(a), mirrored = fo_log_f64(0x1.921fb54442d18p+1 / __builtin_fabs(a * (s * t))) - y;
+  y = x < 0.0f ? mirrored : y;
+  y = a < __builtin_inf() ? y : a;
+  return (float)(x == x ? y : (double)x);
 }
