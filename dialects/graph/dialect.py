@@ -31,6 +31,7 @@ from fuse_opt.dialects.graph.movement import gather as graph_indexing
 from fuse_opt.dialects.graph.movement import join_split as graph_movement
 from fuse_opt.dialects.graph.movement import layouts as graph_layouts
 from fuse_opt.dialects.graph.movement import pad_roll_tile as graph_placement
+from fuse_opt.dialects.graph.movement import read_at as graph_positions
 from fuse_opt.dialects.graph.movement import scatter as graph_scattering
 from fuse_opt.dialects.graph.movement import slice_update as graph_slices
 from fuse_opt.dialects.graph.movement import views as graph_views
@@ -97,6 +98,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     graph_integer_convolution,
     graph_winograd,
     graph_indexing,
+    graph_positions,
     graph_scattering,
     graph_sorting,
     graph_storage,

@@ -23,7 +23,7 @@ from fuse_opt.dialects.graph.elementwise.arithmetic import (
 )
 from fuse_opt.dialects.graph.elementwise.comparison import EqualOp, GreaterEqualOp, LessOp, LogicalAndOp, NotEqualOp
 from fuse_opt.dialects.graph.losses.regression import Loss
-from fuse_opt.dialects.graph.movement.gather import ReadAtOp
+from fuse_opt.dialects.graph.movement.read_at import ReadAtOp
 from fuse_opt.dialects.graph.movement.views import ExpandDimsOp, ReshapeOp
 from fuse_opt.dialects.graph.nn.softmax_layer_norm import log_softmax_of
 from fuse_opt.dialects.graph.reductions.composite import (

@@ -1,4 +1,4 @@
-"""Reads at positions that are data: take, gather, index; `read_at`, which fusion makes an index expression of a kernel.
+"""Reads at positions that are data: take, gather, index.
 
 Indices are of any integer type and count from the end when negative, unless an op has `wrap_negative = false`: then they
 are out of range. One that is out of range is an error of the run, not of the compiler: implementations raise `IndexError`,
@@ -17,24 +17,23 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     IntegerAttr,
     IntegerType,
-    StringAttr,
     TensorType,
 )
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, var_operand_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
-from fuse_opt.dialects.graph.bases.movement import AxisOp, MovingOp
-from fuse_opt.dialects.graph.movement.views import ReshapeOp
+from fuse_opt.dialects.graph.bases.movement import AxisOp
+from fuse_opt.dialects.graph.movement.read_at import ReadAtOp, along_type, checked_positions, index_shape
+from fuse_opt.dialects.graph.movement.views import BroadcastToOp, ReshapeOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
-from fuse_opt.dialects.interfaces.op import GraphBuilder
+from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import IntArray, int_array, int_value, ints, normalize_axis
 from fuse_opt.dialects.interfaces.shapes import (
     AnyTensor,
     agree,
-    dtype,
     is_static,
     shape,
     shape_text,
@@ -42,26 +41,10 @@ from fuse_opt.dialects.interfaces.shapes import (
     tensor_type,
 )
 from fuse_opt.dialects.interfaces.stored_rules import StoredRule, taken_rule
-from fuse_opt.dialects.scalar import Scalar
-from fuse_opt.dialects.types.dtypes import BOOL, I32, I64
-from fuse_opt.dialects.types.index_expr import Index, constant, loaded
 
 
 def _wraps(wrap_negative: BoolAttr | None) -> bool:
     return wrap_negative is None or bool(wrap_negative.value.data)
-
-
-def index_shape(value: SSAValue, name: str = "indices") -> tuple[int, ...]:
-    """The shape of an operand of indices; raises VerifyException when its elements are no integers."""
-    element = dtype(value)
-    if element.is_float or element is BOOL:
-        raise VerifyException(f"operand '{name}': expected integers, got '{value.type}'; insert graph.astype")
-    return shape(value)
-
-
-def merged(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    """What is known of two shapes that agree."""
-    return tuple(m if n == DYNAMIC_INDEX else n for n, m in zip(a, b, strict=True))
 
 
 @irdl_op_definition
@@ -141,72 +124,21 @@ class TakeAlongAxisOp(AxisOp, OpaqueOp):
     def infer_types(self) -> Sequence[AnyTensor]:
         return (along_type(self.x, self.indices, self.checked_axis()),)
 
+    def canonical(self) -> GraphOp | None:
+        """At what the indices were broadcast from, where x has the extents that they were broadcast to."""
+        inner = self.indices.owner
+        if not isinstance(inner, BroadcastToOp) or len(shape(inner.x)) != len(shape(self.x)):
+            return None
+        made = TakeAlongAxisOp.build_op(self.x, inner.x, **self.properties)
+        if made.result.type == self.result.type:
+            return made
+        made.erase()
+        return None
+
     def as_reads(self, builder: GraphBuilder) -> SSAValue | None:
         axis = self.checked_axis()
-        at = _checked(builder, self, self.indices, axis, shape(self.x)[axis])
+        at = checked_positions(builder, self, self.indices, axis, shape(self.x)[axis])
         return builder(ReadAtOp, self.x, at, axis=int_value(axis))
-
-
-@irdl_op_definition
-class CheckedPositionsOp(OpaqueOp):
-    """Indices of an axis of `extent` as positions from 0 on: i32, of an axis of 2**31 or more i64.
-
-    Raises for one that is out of range, in the name of what reads at them: `op`, along its `axis`.
-    """
-
-    name = "graph.checked_positions"
-    indices = operand_def(TensorType)
-    result = result_def(TensorType)
-    extent = prop_def(IntegerAttr)
-    axis = prop_def(IntegerAttr)
-    op = prop_def(StringAttr)
-    wrap_negative = opt_prop_def(BoolAttr)
-
-    def infer_types(self) -> Sequence[AnyTensor]:
-        element = I32 if self.extent.value.data < 2**31 else I64
-        return (tensor_type(element.attribute, index_shape(self.indices)),)
-
-
-@irdl_op_definition
-class ReadAtOp(AxisOp, MovingOp):
-    """Element by element the one of x at that position, but for `axis` (default -1), where `positions` says it.
-
-    As `take_along_axis`, whose indices are limited to what is there in place of being refused, and never count from the end
-    (NumPy's mode "clip"). Of an axis without elements 0.
-    """
-
-    name = "graph.read_at"
-    ACCEPTS_STORAGE: ClassVar[bool] = True
-    DEFAULT_AXIS: ClassVar[int] = -1
-    x = operand_def(TensorType)
-    positions = operand_def(TensorType)
-    result = result_def(TensorType)
-
-    def infer_types(self) -> Sequence[AnyTensor]:
-        return (along_type(self.x, self.positions, self.checked_axis()),)
-
-    def scalar(self, x: Scalar, positions: Scalar) -> Scalar:
-        return x
-
-    def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
-        axis, extents = self.checked_axis(), shape(self.x)
-        at = tuple(constant(0) if n == 1 else i for n, i in zip(shape(self.positions), index, strict=True))
-        if operand == 1:
-            return at
-        own = [constant(0) if n == 1 else i for n, i in zip(extents, index, strict=True)]
-        own[axis] = loaded(self.positions, at, extents[axis])
-        return tuple(own)
-
-
-def along_type(x: SSAValue, indices: SSAValue, axis: int) -> AnyTensor:
-    """What is read of x at indices along an axis; raises VerifyException where they do not go together."""
-    source, given = shape(x), index_shape(indices)
-    if len(source) != len(given):
-        raise VerifyException(
-            f"expected indices of rank {len(source)} as x has, got {shape_text(given)}; insert graph.expand_dims"
-        )
-    others = broadcast_shapes([(*s[:axis], 1, *s[axis + 1 :]) for s in (source, given)])
-    return tensor_type(tensor(x).element_type, [*others[:axis], given[axis], *others[axis + 1 :]])
 
 
 def _taken(builder: GraphBuilder, op: OpaqueOp, pairs: Sequence[tuple[int, SSAValue]]) -> SSAValue:
@@ -215,16 +147,16 @@ def _taken(builder: GraphBuilder, op: OpaqueOp, pairs: Sequence[tuple[int, SSAVa
     for axis, indices in pairs:
         extents = [1] * len(shape(read))
         extents[axis] = prod(shape(indices))
-        at = builder(ReshapeOp, _checked(builder, op, indices, axis, shape(read)[axis]), shape=int_array(extents))
+        at = builder(
+            ReshapeOp, checked_positions(builder, op, indices, axis, shape(read)[axis]), shape=int_array(extents)
+        )
         read = builder(ReadAtOp, read, at, axis=int_value(axis))
     return builder(ReshapeOp, read, shape=int_array(shape(op.results[0])))
 
 
-def _checked(builder: GraphBuilder, op: OpaqueOp, indices: SSAValue, axis: int, extent: int) -> SSAValue:
-    """The positions that indices of an op name; checked as the op says."""
-    wraps = {} if (given := op.properties.get("wrap_negative")) is None else {"wrap_negative": given}
-    names = {"extent": int_value(extent), "axis": int_value(axis), "op": StringAttr(op.name), **wraps}
-    return builder(CheckedPositionsOp, indices, **names)
+def merged(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    """What is known of two shapes that agree."""
+    return tuple(m if n == DYNAMIC_INDEX else n for n, m in zip(a, b, strict=True))
 
 
 def position_length(indices: Sequence[int], rank: int, batch: int = 0) -> int:

@@ -26,7 +26,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
 from fuse_opt.dialects.graph.bases.movement import AxisOp
-from fuse_opt.dialects.graph.movement.gather import index_shape, indexed_shape, position_length
+from fuse_opt.dialects.graph.movement.gather import indexed_shape, position_length
+from fuse_opt.dialects.graph.movement.read_at import index_shape
 from fuse_opt.dialects.interfaces.op import ErrorBound
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import flag

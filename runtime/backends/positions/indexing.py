@@ -142,13 +142,22 @@ def _along(m: CallMaker, indices: BufferRef, axis: int) -> Indices | None:
     return m.indices(indices, shape[axis], axis, 1, (1,)) if same else None
 
 
+def _shared(own: Sequence[int], given: Sequence[int]) -> bool | None:
+    """Whether all places along some axes share indices; None where some of them do."""
+    return False if tuple(own) == tuple(given) else True if set(given) <= {1} else None
+
+
 def take_along_axis(m: CallMaker) -> IndexingCall | None:
     x, indices = m.call.inputs
     axis = axis_of(m.call.config, "axis", -1, len(x.shape))
-    if (entry := _along(m, indices, axis)) is None:
+    outer, inner = (_shared(x.shape[part], indices.shape[part]) for part in (slice(axis), slice(axis + 1, None)))
+    entry = m.indices(indices, x.shape[axis], axis, 1, (1,))
+    if entry is None or outer is None or inner is None:
         return None
     record = lines_along(m, axis)
     record.count = indices.shape[axis]
+    record.index_inner = not inner
+    record.index_outer = 0 if outer else record.count * prod(indices.shape[axis + 1 :])
     record.block = max(1, TASK_BYTES // (record.inner * record.bytes))
     tasks = -(-record.outer * record.count // record.block)
     return m.done("fuse_gather_lines", tasks, record, [entry], [indices])

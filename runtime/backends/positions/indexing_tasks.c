@@ -271,6 +271,7 @@ struct fuse_lines {
   int64_t block; /* of the inner axis, for a task */
   int64_t scalar, type, join;
   int64_t late, backwards; /* of running totals */
+  int64_t index_outer, index_inner; /* elements between indices of neighbours along these axes: 0 where they share them */
   const struct indices *indices;
   struct fuse_fault *fault;
 };
@@ -288,18 +289,37 @@ COLUMNS(16)
 COLUMNS(32)
 COLUMNS(64)
 
+/* Places (outer, count) from `at` on, at each of which the whole inner axis has one index. */
+static void gather_whole(const struct fuse_lines *call, int64_t at, int64_t last) {
+  int64_t bytes = call->inner * call->bytes, rows[BATCH];
+  for (int64_t size; at < last; at += size) {
+    int64_t outer = at / call->count, first = at % call->count;
+    size = call->count - first < last - at ? call->count - first : last - at;
+    if (size > BATCH) size = BATCH;
+    resolve(call->indices, outer * call->index_outer + first, 1, size, rows, call->fault);
+    const char *x = AT(call, x) + outer * call->extent * bytes;
+    char *out = AT(call, out) + at * bytes;
+    for (int64_t k = 0; k < size; k++) move(out + k * bytes, x + (rows[k] < 0 ? 0 : rows[k]) * bytes, bytes);
+  }
+}
+
 /* The tasks are blocks of the places (outer, count), `block` of them each, with all of the inner axis. */
 void fuse_gather_lines(void *arg, long begin, long end) {
   struct fuse_lines *call = arg;
   int64_t inner = call->inner, bytes = call->bytes, rows[BATCH];
   int64_t line = inner > 1 ? inner : call->count; /* elements that are side by side, all of one outer position */
   int64_t last = end * call->block, all = call->outer * call->count;
-  last = (last < all ? last : all) * inner;
+  last = last < all ? last : all;
+  if (!call->index_inner) {
+    gather_whole(call, begin * call->block, last);
+    return;
+  }
+  last *= inner;
   for (int64_t at = begin * call->block * inner, size; at < last; at += size) {
     int64_t left = line - at % line, outer = at / (call->count * inner);
     size = left < last - at ? left : last - at;
     if (size > BATCH) size = BATCH;
-    resolve(call->indices, at, 1, size, rows, call->fault);
+    resolve(call->indices, outer * call->index_outer + at % (call->count * inner), 1, size, rows, call->fault);
     const char *x = AT(call, x) + outer * call->extent * inner * bytes;
     char *out = AT(call, out) + at * bytes;
     if (inner == 1) gather(x, out, rows, size, bytes);

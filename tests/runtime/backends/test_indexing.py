@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -125,7 +125,7 @@ def test_running_totals_of_lines_that_are_taken_together(name: str, op: str) -> 
 @needs_compiler
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", ["f32", "f64", "i8", "ui8", "i64"])
-def test_places_in_ascending_numbers(name: str, side: str) -> None:
+def test_places_in_ascending_numbers(name: str, side: Literal["left", "right"]) -> None:
     """Of values below, above, equal to and between the numbers, of NaN among both, of any count of either."""
     rng = random.Random(7)
     for count, extents in ((1, (9,)), (2, (1,)), (3, (7,)), (8, (3, 5)), (67, (17, 301)), (1000, (2, 8))):
@@ -139,6 +139,37 @@ def test_places_in_ascending_numbers(name: str, side: str) -> None:
         compiled = fuse_opt.compile(f"{text}  func.return %r : {found}\n}}")
         assert "fuse.searchsorted" in str(compiled.module)
         np.testing.assert_array_equal(compiled(x, v), np.searchsorted(x, v, side))
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("shape", "given", "axis"),
+    [
+        ((6, 300, 5), (6, 290, 1), 1),
+        ((6, 300, 5), (1, 290, 1), 1),
+        ((6, 300, 5), (1, 290, 5), 1),
+        ((5, 40), (1, 700), 1),
+        ((70, 9), (300, 1), 0),
+        ((4, 5, 1), (1, 7, 1), 1),
+    ],
+)
+def test_indices_that_places_share(shape: tuple[int, ...], given: tuple[int, ...], axis: int) -> None:
+    """As if they were broadcast, which they are in the program: it reads them where they are."""
+    rng = random.Random(3)
+    x, wide = values(rng, "f32", shape), (*shape[:axis], given[axis], *shape[axis + 1 :])
+    indices = np.array([rng.randrange(-shape[axis], shape[axis]) for _ in range(prod(given))]).reshape(given)
+    types = tensor("f32", shape), tensor("i64", given), tensor("i64", wide), tensor("f32", wide)
+    text = f"""func.func @main(%x: {types[0]}, %i: {types[1]}) -> {types[3]} {{
+  %0 = graph.broadcast_to %i {{shape = array<i64: {", ".join(map(str, wide))}>}} : ({types[1]}) -> {types[2]}
+  %1 = graph.take_along_axis %x, %0 {{axis = {axis} : i64}} : ({types[0]}, {types[2]}) -> {types[3]}
+  func.return %1 : {types[3]}
+}}"""
+    compiled = fuse_opt.compile(text)
+    assert "fuse.take_along_axis" in str(compiled.module) and "broadcast" not in str(compiled.module)
+    np.testing.assert_array_equal(compiled(x, indices), np.take_along_axis(x, np.broadcast_to(indices, wide), axis))
+    indices.flat[-1] = shape[axis]
+    with pytest.raises(IndexError, match=f"index {shape[axis]} "):
+        compiled(x, indices)
 
 
 @needs_compiler
