@@ -105,8 +105,10 @@ class FrameMaker:
         steps: Sequence[Segment | LibraryCall],
         library: ctypes.CDLL | None,
         interpreter: Interpreter,
+        any_extents: bool = False,
     ) -> None:
-        self._program = program
+        """`any_extents`: frames are those of runs with other extents, too, for which calls that depend on these are Python's."""
+        self._program, self._any_extents = program, any_extents
         self._steps = steps
         self._loops = [
             [address_in(library, f"{s.function}_loop_{k}") for k in range(sum(map(len, s.phases)))]
@@ -200,7 +202,8 @@ class FrameMaker:
                 before, covered, beside = step, False, []
                 continue
             before = None
-            found = native_call(step, table, self._follower(number)) if native else None
+            native_here = native and not (self._any_extents and takes_extents(step))
+            found = native_call(step, table, self._follower(number)) if native_here else None
             if found is None:
                 plan.pieces.append(step)
                 beside = []
@@ -259,6 +262,12 @@ def constant_data(buffer: Buffer) -> Array:
     """The elements of a constant."""
     assert buffer.data is not None
     return buffer.data
+
+
+def takes_extents(call: LibraryCall) -> bool:
+    """Whether what runs a call is told the extents of each run."""
+    offer = find_offer(call.operation, call.implementation)
+    return offer is not None and offer.sized
 
 
 def _is_exclusive(call: LibraryCall) -> bool:

@@ -106,7 +106,7 @@ def native_call(call: LibraryCall, table: int, follower: Follower | None = None)
     if call.implementation.partition(".")[0] == "onednn":
         return _onednn(call, table)
     if (make := _NATIVE.get(call.implementation)) is None:
-        if (offer := find_offer(call.operation, call.implementation)) is not None and offer.native:
+        if (offer := find_offer(call.operation, call.implementation)) is not None and offer.native and not offer.sized:
             raise _not_run(call, "it does not take such operands, or nothing could be compiled for it")
         return None
     if (tasks := load_tasks()) is None:

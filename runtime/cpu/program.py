@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall, Program, ProgramStats, Segment, SizesLayout
 from fuse_opt.runtime.cpu.arguments import Arguments, contiguous_view, copied_out
 from fuse_opt.runtime.cpu.bindings import Binding, binding_of
-from fuse_opt.runtime.cpu.frames import BoundFrame, FrameMaker, PythonCall, constant_data
+from fuse_opt.runtime.cpu.frames import BoundFrame, FrameMaker, PythonCall, constant_data, takes_extents
 from fuse_opt.runtime.cpu.result_memory import Calls, ResultMemory
 from fuse_opt.runtime.cpu.sized_calls import SizedCalls
 from fuse_opt.runtime.cpu.sized_frames import SizedFrame, sized_record
@@ -58,17 +58,19 @@ class CpuStats(ProgramStats):
 class CpuProgram:
     """A program that can be called with NumPy arrays, from several threads at once."""
 
-    def __init__(self, program: Program, cache: DiskCache | None = None, object_: Object | None = None) -> None:
+    def __init__(
+        self, program: Program, cache: DiskCache | None = None, object_: Object | None = None, any_extents: bool = False
+    ) -> None:
         """
-        Compiles the program, or takes it from the disk cache; `object_` where that is done. Raises `CompileError` where there
-        is no compiler.
+        Compiles the program, or takes it from the disk cache; `object_` where that is done. One for `any_extents` is bound to
+        memory for runs with others, too. Raises `CompileError` where there is no compiler.
         """
         self.program = program
         self._library, counts, seconds = load_object(program, cache) if object_ is None else object_
         self._steps = program.steps
         self._caller: Caller | None = load_caller() if thread_pool.pool_library() is not None else None
         interpreter = Interpreter(0, 0) if self._caller is None else self._caller.interpreter
-        self._frames = FrameMaker(program, self._steps, self._library, interpreter)
+        self._frames = FrameMaker(program, self._steps, self._library, interpreter, any_extents)
         bound = vars(self._frames.counters())
         self.stats = CpuStats(
             **vars(program.stats), **bound, compile_s=seconds, compiled=counts.misses, cached=counts.hits
@@ -173,6 +175,8 @@ class CpuProgram:
         """
         library, given = self._library, self._results_in_place()
         if self._in_memory is None or given is None or library is None or self._caller is None:
+            return None
+        if any(isinstance(step, LibraryCall) and takes_extents(step) for step in self._steps):
             return None
         sizes = address_in(library, "fuse_sizes")
         return SizedCalls(self.program, layout, sizes, self._caller, self._frame_maker(), given)

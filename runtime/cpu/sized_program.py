@@ -40,9 +40,9 @@ class SizedCpuProgram:
         _, counts, seconds = self._object
         return {"compiled": counts.misses, "cached": counts.hits, "compile_s": seconds}
 
-    def at(self, values: Mapping[str, int]) -> CpuProgram:
-        """Raises what the record's evaluation raises."""
-        return CpuProgram(self._at(values), object_=self._object)
+    def at(self, values: Mapping[str, int], any_extents: bool = False) -> CpuProgram:
+        """That for these extents, or bound to memory for `any_extents`. Raises what the record's evaluation raises."""
+        return CpuProgram(self._at(values), object_=self._object, any_extents=any_extents)
 
     def calls(self, like: CpuProgram) -> SizedCalls | None:
         """

@@ -256,7 +256,7 @@ class CallerSizes:
             raise SizeRefusal("an arena of very many places has offsets that are numbers")
         self.layout: SizesLayout = layout
         """What runs say symbols are by, and where in the numbers of a frame is what follows from them."""
-        example = native.at({one.name: one.usual for one in self.symbols})
+        example = native.at({one.name: one.usual for one in self.symbols}, any_extents=True)
         self.named: Callable[[Mapping[str, int]], Mapping[str, int]] = native.named
         """From values of symbols to those of all symbols of the record, which may be where calls have their workspace."""
         self.frames: Callable[[], SizedFrame] = example.sized_frames(layout)

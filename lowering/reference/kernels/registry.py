@@ -145,6 +145,7 @@ def native_implementation(
     differentiable: bool = True,
     saves: Callable[[Site, Saved], str | None] | None = None,
     sized: bool = False,
+    run: Callable[[Run], Run] | None = None,
 ) -> None:
     """
     Registers what compiled code calls for what the implementation `like` of the op computes, with the same pairs in place;
@@ -152,6 +153,7 @@ def native_implementation(
     are several where it is to be `split`; what `probe` says of this machine is asked when it has been chosen, and then `pack` how
     it would have operands that never change. One of the platform "cuda" is called by the runtime of devices, with their
     addresses; a `chained` one with a chain behind its op alone, one that is not `captured` outside of CUDA graphs.
+    Of calls whose extents no program knows, Python calls what `run` makes of the implementation that it is like.
     """
     offer = Offer(op, name) if like is None else next(offer for offer in offers_of(op) if offer.name == like)
     if priority is None:
@@ -183,7 +185,7 @@ def native_implementation(
         )
     )
     own = Implementation(name, op, _not_by_python, by_python=False) if like is None else _REGISTRY[op, like]
-    _REGISTRY[op, name] = replace(own, name=name, takes_workspace=False)
+    _REGISTRY[op, name] = replace(own, name=name, takes_workspace=False, run=own.run if run is None else run(own.run))
 
 
 def _not_by_python(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:

@@ -12,6 +12,7 @@ from fuse_opt.lowering.reference.kernels.costs import NATIVE_CALL, moving_cost
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.backends.positions import indexing, orders
 from fuse_opt.runtime.backends.positions.calls import CallMaker, IndexingCall, task_library
+from fuse_opt.runtime.backends.positions.python_calls import loops_or
 from fuse_opt.runtime.host.c_records import address_in
 
 
@@ -42,15 +43,18 @@ _MAKERS: Mapping[str, Callable[[CallMaker], IndexingCall | None]] = {
 
 
 def _refusal(name: str, site: Site) -> str | None:
-    """Why the loops do not run an op, by making the call as if its operands were somewhere."""
+    """
+    Why the loops do not run an op, by making the call as if its operands were somewhere. Extents that are sizes are what is
+    typical, and NumPy runs calls whose arrays are not for the loops.
+    """
     tensors = (*site.operands, *site.results)
-    if not site.is_static:
+    if not site.is_known:
         return "extent-unknown"
-    if not all(tensor.size for tensor in tensors):
+    if site.is_static and not all(tensor.size for tensor in tensors):
         return "empty"
     if any(tensor.dtype not in NUMPY_NAMES for tensor in tensors):
         return "dtype"
-    refs = tuple(BufferRef(0, 0, tensor.shape, tensor.dtype) for tensor in tensors)
+    refs = tuple(BufferRef(0, 0, tensor.usual_shape, tensor.dtype) for tensor in tensors)
     count = len(site.operands)
     call = LibraryCall(name, site.name, refs[:count], refs[count:], site.config, _never)
     return None if _MAKERS[name](CallMaker(call, 0, lambda task: 0)) is not None else "form"
@@ -64,6 +68,14 @@ def _cost(site: Site) -> Cost:
     return replace(moving_cost(site), call=NATIVE_CALL)
 
 
-for _name in _MAKERS:
+for _name, _make in _MAKERS.items():
     _what = _name.partition(".")[2]
-    native_implementation(_name, f"numpy.{_what}", f"graph.{_what}", functools.partial(_refusal, _name), _cost)
+    native_implementation(
+        _name,
+        f"numpy.{_what}",
+        f"graph.{_what}",
+        functools.partial(_refusal, _name),
+        _cost,
+        sized=True,
+        run=functools.partial(loops_or, name=_name, make=_make),
+    )

@@ -330,3 +330,46 @@ def test_the_state_of_random_numbers_that_is_kept_for_a_checkpoint():
             torch.manual_seed(1)
             call(x).sum().backward()
         torch.testing.assert_close(found.grad, wanted.grad, rtol=1e-5, atol=1e-6)
+
+
+def positions(kind: str) -> Any:
+    """A function of x, positions along its rows and values, and what it does."""
+    return {
+        "gather": lambda x, i, y: x.gather(1, i) + y,
+        "shared": lambda x, i, y: x.gather(1, i[:1].expand(len(x), -1)) * 2,
+        "take": lambda x, i, y: x.take(i),
+        "index": lambda x, i, y: x[:, i[0]] + y,
+        "scatter": lambda x, i, y: x.scatter(1, i, y),
+        "scatter_add": lambda x, i, y: x.scatter_add(1, i, y).relu(),
+        "index_put": lambda x, i, y: x.t().index_put((i[0],), y.t(), accumulate=True),
+        "cumsum": lambda x, i, y: x.cumsum(1) + x.cumsum(0),
+        "bucketize": lambda x, i, y: torch.bucketize(x, y.flatten().sort()[0]),
+    }[kind]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize(
+    "kind", ["gather", "shared", "take", "index", "scatter", "scatter_add", "index_put", "cumsum", "bucketize"]
+)
+def test_positions_in_arrays_of_any_extents(kind: str, dtype: Any):
+    """In turn of small and larger ones, as frames of one are taken for the other."""
+    call = positions(kind)
+    fast = torch.compile(call, backend=fuse_opt, dynamic=True)
+    for rows, columns in ((3, 5), (40, 301), (7, 9), (41, 300), (3, 5)):
+        x, y = torch.randn(rows, columns).to(dtype), torch.randn(rows, columns).to(dtype)
+        i = torch.rand(rows, columns).argsort(1)
+        torch.testing.assert_close(
+            fast(x, i, y), call(x, i, y), rtol=1e-2, atol=0.02 if dtype is torch.float16 else 1e-4
+        )
+
+
+def test_positions_that_are_out_of_range_in_arrays_of_any_extents():
+    fast = torch.compile(positions("gather"), backend=fuse_opt, dynamic=True)
+    x = torch.randn(6, 50)
+    for last in (49, 50):
+        i = torch.full((6, 50), last)
+        if last < 50:
+            torch.testing.assert_close(fast(x, i, x), x.gather(1, i) + x)
+        else:
+            with pytest.raises(IndexError, match="index 50 .* out of range for axis 1 of extent 50"):
+                fast(x, i, x)
