@@ -59,7 +59,10 @@ ALONG: dict[str, Callable[[Any, Any], Any]] = {
         torch.sort(x, 0, descending=True)[0],
         torch.argsort(i, stable=True),
     ),
-    "searchsorted": lambda x, i: (torch.bucketize(x, i[1].sort()[0].float()), torch.searchsorted(x[0].sort()[0], x, right=True)),
+    "searchsorted": lambda x, i: (
+        torch.bucketize(x, i[1].sort()[0].float()),
+        torch.searchsorted(x[0].sort()[0], x, right=True),
+    ),
     "round": lambda x, i: (torch.round(x / 7, decimals=2), torch.round(x, decimals=-1)),
     "small products": lambda x, i: (x @ x.t(), x[0] @ x[1], x @ x[0], torch.addmm(x[:, :4], x, x.t(), beta=0)),
 }
