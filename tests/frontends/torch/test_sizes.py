@@ -332,35 +332,34 @@ def test_the_state_of_random_numbers_that_is_kept_for_a_checkpoint():
         torch.testing.assert_close(found.grad, wanted.grad, rtol=1e-5, atol=1e-6)
 
 
+POSITIONS = {
+    "gather": "x.gather(1, i) + y",
+    "shared": "x.gather(1, i[:1].expand(len(x), -1)) * 2",
+    "take": "x.take(i)",
+    "index": "x[:, i[0]] + y",
+    "scatter": "x.scatter(1, i, y)",
+    "scatter_add": "x.scatter_add(1, i, y).relu()",
+    "index_put": "x.t().index_put((i[0],), y.t(), accumulate=True)",
+    "cumsum": "x.cumsum(1) + x.cumsum(0)",
+    "bucketize": "torch.bucketize(x, y.flatten().sort()[0])",
+}
+"""Functions of x, positions along its rows, and values."""
+
+
 def positions(kind: str) -> Any:
-    """A function of x, positions along its rows and values, and what it does."""
-    return {
-        "gather": lambda x, i, y: x.gather(1, i) + y,
-        "shared": lambda x, i, y: x.gather(1, i[:1].expand(len(x), -1)) * 2,
-        "take": lambda x, i, y: x.take(i),
-        "index": lambda x, i, y: x[:, i[0]] + y,
-        "scatter": lambda x, i, y: x.scatter(1, i, y),
-        "scatter_add": lambda x, i, y: x.scatter_add(1, i, y).relu(),
-        "index_put": lambda x, i, y: x.t().index_put((i[0],), y.t(), accumulate=True),
-        "cumsum": lambda x, i, y: x.cumsum(1) + x.cumsum(0),
-        "bucketize": lambda x, i, y: torch.bucketize(x, y.flatten().sort()[0]),
-    }[kind]
+    return eval(f"lambda x, i, y: {POSITIONS[kind]}", {"torch": torch, "len": len})
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@pytest.mark.parametrize(
-    "kind", ["gather", "shared", "take", "index", "scatter", "scatter_add", "index_put", "cumsum", "bucketize"]
-)
+@pytest.mark.parametrize("kind", POSITIONS)
 def test_positions_in_arrays_of_any_extents(kind: str, dtype: Any):
     """In turn of small and larger ones, as frames of one are taken for the other."""
-    call = positions(kind)
+    call, atol = positions(kind), 0.02 if dtype is torch.float16 else 1e-4
     fast = torch.compile(call, backend=fuse_opt, dynamic=True)
     for rows, columns in ((3, 5), (40, 301), (7, 9), (41, 300), (3, 5)):
         x, y = torch.randn(rows, columns).to(dtype), torch.randn(rows, columns).to(dtype)
         i = torch.rand(rows, columns).argsort(1)
-        torch.testing.assert_close(
-            fast(x, i, y), call(x, i, y), rtol=1e-2, atol=0.02 if dtype is torch.float16 else 1e-4
-        )
+        torch.testing.assert_close(fast(x, i, y), call(x, i, y), rtol=1e-2, atol=atol)
 
 
 def test_positions_that_are_out_of_range_in_arrays_of_any_extents():
