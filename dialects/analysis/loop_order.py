@@ -135,8 +135,8 @@ def _row_order(loop_body: LoopBody) -> LoopOrder:
     if columns <= SHORT_ROW and lanes >= FEWEST_SHORT:
         return LoopOrder("column", {}, f"rows of {columns} elements are shorter than a vector")
     short = _side_by_side(loop_body, _dims(loop_body.columns))
-    shorter_than = columns + (lanes > FEWEST_LANES)  # all that is reduced, of windows along few rows
-    if 1 < short < min(shorter_than, lanes, SHORT_ROW + 1) and _near(loop_body):
+    overlap = lanes > FEWEST_LANES and _near(loop_body, columns - 1)  # all that is reduced, of windows along few rows
+    if 1 < short < min(columns + overlap, lanes, SHORT_ROW + 1) and _near(loop_body, SHORT_ROW):
         entries = {"splits": splits} if (splits := _column_splits(loop_body, lanes, work)) > 1 else {}
         return LoopOrder(
             "column", entries, f"what is reduced lies in stretches of {short} elements, shorter than a vector"
@@ -172,11 +172,11 @@ def _by_lanes(loop_body: LoopBody) -> bool:
     return votes > 0
 
 
-def _near(loop_body: LoopBody) -> bool:
-    """Whether neighbouring rows begin near to each other, as those of sliding windows do."""
+def _near(loop_body: LoopBody, most: int) -> bool:
+    """Whether neighbouring rows begin at most so many elements from each other, as those of sliding windows do."""
     lane = _dims(loop_body.rows)[-1]
     factors = [node.address.coefficients() for node in loop_body.loads()]
-    return all(abs(estimate(each.get(lane, 0))) <= SHORT_ROW for each in factors if each is not None)
+    return all(abs(estimate(each.get(lane, 0))) <= most for each in factors if each is not None)
 
 
 def _side_by_side(loop_body: LoopBody, dims: Sequence[Dim]) -> int:
