@@ -22,6 +22,8 @@ FEW_ROWS = 8
 """Rows below which long ones are worth cutting."""
 SHORT_ROW = 8
 """Elements; the loop over a shorter row costs more than its body."""
+LONGEST_SLIDING = 32
+"""Elements of a stretch of what is reduced, up to which neighbours that begin near to each other share what they read."""
 VERY_SHORT_ROW = 4
 """Elements up to which rows of an unknown length run side by side."""
 LONG_ROW = 256
@@ -136,7 +138,7 @@ def _row_order(loop_body: LoopBody) -> LoopOrder:
         return LoopOrder("column", {}, f"rows of {columns} elements are shorter than a vector")
     short = _side_by_side(loop_body, _dims(loop_body.columns))
     overlap = lanes > FEWEST_LANES and _near(loop_body, columns - 1)  # all that is reduced, of windows along few rows
-    if 1 < short < min(columns + overlap, lanes, SHORT_ROW + 1) and _near(loop_body, SHORT_ROW):
+    if 1 < short < min(columns + overlap, lanes, LONGEST_SLIDING + 1) and _near(loop_body, SHORT_ROW):
         entries = {"splits": splits} if (splits := _column_splits(loop_body, lanes, work)) > 1 else {}
         return LoopOrder(
             "column", entries, f"what is reduced lies in stretches of {short} elements, shorter than a vector"
