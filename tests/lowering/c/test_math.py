@@ -17,6 +17,7 @@ from math_accuracy import (
     CC,
     DTYPES,
     FLAGS,
+    PARTS,
     SCALAR,
     SHARED,
     SIGNATURES,
@@ -311,6 +312,8 @@ def test_no_undefined_behaviour(tmp_path: Path) -> None:
     whole += "9223372036854775807, -9223372036854775807 - 1"
     body: list[str] = []
     for name, (result, parameters) in SIGNATURES.items():
+        if name in PARTS:
+            continue
         opens = "".join(f"for (int i{k} = 0; i{k} < N{t[:2]}; i{k}++) " for k, t in enumerate(parameters))
         actuals = ", ".join(f"({t}){t[:2]}s[i{k}]" for k, t in enumerate(parameters))
         body.append(f"{opens}{{ volatile {result} y = {name}({actuals}); (void)y; }}")
