@@ -148,7 +148,8 @@ def test_a_pad_keeps_the_bits_of_nan() -> None:
         (pooled("bf16", 21, 3, 2, 1), "column"),
         (pooled("f32", 9, 3, 1, 0), "column"),
         (pooled("f32", 30, 2, 2, 0), "column"),
-        (pooled("f32", 30, 11, 1, 0), "row"),
+        (pooled("f32", 30, 11, 1, 0), "column"),
+        (pooled("f32", 60, 40, 1, 0), "row"),
         (pooled("f32", 5, 3, 1, 0), "row"),
     ],
 )
