@@ -144,9 +144,8 @@ FO_FN double fo_erfc_f64(double x) {
   return x < 0.0 ? 2.0 - y : y;
 }
 
-/* fo_stirling_f64: log(gamma(x)) for x > 8.5. */
-FO_FN double fo_stirling_f64(double x) {
-  double i = 1.0 / x;
+/* fo_stirling_rest_f64: log(gamma(x)) less (x - 1 / 2) (log(x) - 1), of i = 1 / x for x > 8.5. */
+FO_FN double fo_stirling_rest_f64(double i) {
   double z = i * i;
   double p = 0x1.47cd28598299fp-8;
   p = fo_mad_f64(p, z, -0x1.eea5415dc99dp-10);
@@ -155,7 +154,12 @@ FO_FN double fo_stirling_f64(double x) {
   p = fo_mad_f64(p, z, 0x1.a01a0160177p-11);
   p = fo_mad_f64(p, z, -0x1.6c16c16c10bc3p-9);
   p = fo_mad_f64(p, z, 0x1.5555555555555p-4);
-  return fo_mad_f64(x - 0.5, fo_log_f64(x) - 1.0, fo_mad_f64(p, i, 0x1.acfe390c97d69p-2));
+  return fo_mad_f64(p, i, 0x1.acfe390c97d69p-2);
+}
+
+/* fo_stirling_f64: log(gamma(x)) for x > 8.5. */
+FO_FN double fo_stirling_f64(double x) {
+  return fo_mad_f64(x - 0.5, fo_log_f64(x) - 1.0, fo_stirling_rest_f64(1.0 / x));
 }
 
 /* fo_lgamma_f64: log(|gamma(x)|), 7.0 ULP, for x < -2, where it has zeros, of max(|y|, 1); +-inf and the poles at 0, -1, -2 ...
@@ -198,7 +202,7 @@ FO_FN double fo_lgamma_f64(double x) {
 
 /* fo_lgamma_of_f32: log(gamma(a)) for a >= 0 that is an f32, without branches: as fo_lgamma_f64, of either side by one logarithm. */
 FO_FN double fo_lgamma_of_f32(double a) {
-  double nearest = __builtin_rint(a), t = a - nearest, i = 1.0 / a, z = i * i;
+  double nearest = __builtin_rint(a), t = a - nearest;
   double above = nearest > 2.5 ? a - 1.0 : 1.0, below = nearest < 1.5 ? a : 1.0;
   above *= nearest > 3.5 ? a - 2.0 : 1.0;
   above *= nearest > 4.5 ? a - 3.0 : 1.0;
@@ -227,14 +231,7 @@ FO_FN double fo_lgamma_of_f32(double a) {
   odd = fo_mad_f64(odd, square, 0x1.51322ac7d7c8p-6);
   odd = fo_mad_f64(odd, square, 0x1.4a34cc4a60fa7p-2);
   p = fo_mad_f64(odd, t, p);
-  double series = 0x1.47cd28598299fp-8;
-  series = fo_mad_f64(series, z, -0x1.eea5415dc99dp-10);
-  series = fo_mad_f64(series, z, 0x1.b9229ab93b8f5p-11);
-  series = fo_mad_f64(series, z, -0x1.3813350a52fap-11);
-  series = fo_mad_f64(series, z, 0x1.a01a0160177p-11);
-  series = fo_mad_f64(series, z, -0x1.6c16c16c10bc3p-9);
-  series = fo_mad_f64(series, z, 0x1.5555555555555p-4);
-  double far = fo_mad_f64(a - 0.5, l - 1.0, fo_mad_f64(series, i, 0x1.acfe390c97d69p-2));
+  double far = fo_mad_f64(a - 0.5, l - 1.0, fo_stirling_rest_f64(1.0 / a));
   double near = fo_mad_f64(p, t, nearest > 2.5 ? l : -l);
   return a > 8.5 ? far : near;
 }
