@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.types.extents import may_exceed
-from fuse_opt.dialects.types.size import Extent
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.dialects.verify.plan_contents import (
     Buffer,
     Content,
@@ -73,7 +73,9 @@ def place_result(
 ) -> Content:
     """What a result of a kernel is to hold, at its slot or, for -1, outside of the arena; `old` is what it takes over."""
     nbytes = None if byte_size(value) is None else counted_bytes(value)
-    if arena.places is not None:
+    if arena.places is None and isinstance(byte_size(value), Size):
+        nbytes = None  # planned where sizes were not asked for: nobody counts what it has
+    elif arena.places is not None:
         _check_place(arena.places.nbytes, kernel, value, slot)
         nbytes = None if nbytes is None else min(nbytes, 1)
     if slot < 0:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from contextvars import Context
 from functools import cache
 
 import pytest
 from draws import draws
-from fuzz import SIZES, run
+from fuzz import SIZES, random_sequence, run
 from ir_testing import parse, text_of
 from laws import OPTIMIZATIONS, Subject, pass_fault
 from lowered_programs import needs_compiler
@@ -32,6 +33,13 @@ def test_a_pass_keeps_the_laws_at_all_sizes(number: int) -> None:
     with sizes_asked_for():
         fault = pass_fault(first, [OPTIMIZATIONS[number]], same=lambda module, _: Context().run(known.same, module))
     assert not fault or is_refusal(fault)
+
+
+@pytest.mark.parametrize("seed", draws(4))
+def test_sequences_keep_the_laws_where_nobody_asks_for_sizes(seed: int) -> None:
+    known = subject(seed)
+    first = Subject(known.text, known.arguments[0], known.results[0])
+    assert not pass_fault(first, random_sequence(random.Random(f"unsized {seed}")))
 
 
 @needs_compiler

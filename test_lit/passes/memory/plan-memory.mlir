@@ -60,3 +60,16 @@ func.func @stale(%x: tensor<16xf32>) -> tensor<16xf32> {
 func.func @nothing(%x: tensor<16xf32>) -> tensor<16xf32> {
   func.return %x : tensor<16xf32>
 }
+
+// -----
+
+// Without --sizes, extents of a name are as unknown as `?` alone: such results have memory of their own.
+// CHECK-LABEL: func.func @unasked
+// CHECK-SAME:    size = 0 : i64
+// CHECK:         slots = array<i64: -1>
+// CHECK:         slots = array<i64: -1>
+func.func @unasked(%x: tensor<?xf32, #graph.shape<n>>) -> tensor<?xf32, #graph.shape<n>> {
+  %a = graph.exp %x : (tensor<?xf32, #graph.shape<n>>) -> tensor<?xf32, #graph.shape<n>>
+  %b = graph.exp %a : (tensor<?xf32, #graph.shape<n>>) -> tensor<?xf32, #graph.shape<n>>
+  func.return %b : tensor<?xf32, #graph.shape<n>>
+}
