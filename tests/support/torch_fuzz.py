@@ -1,6 +1,6 @@
 """Random functions under torch.compile(backend="fuse_opt"), judged by eager PyTorch; every fault reduced, with its seed.
 
-    python tests/support/torch_fuzz.py --cases 2000 --seed 0 --processes 2 [--networks | --mixes | --wide | --sizes]
+    python tests/support/torch_fuzz.py --cases 2000 --seed 0 --processes 2 [--networks | --mixes | --wide | --sizes | --positions]
 
 Values, shapes, strides, element types, what aliases what, arguments after the call, gradients, `requires_grad`, and that
 later calls change no earlier result. Compiled with `strict`: what is left to PyTorch is an exception, unless PyTorch's own
@@ -26,6 +26,7 @@ import reduction
 from torch_as_traced import AS_TRACED
 from torch_mixes import random_mix, wide_mix
 from torch_networks import random_network
+from torch_positions import random_positions
 from torch_programs import Program, random_program
 from torch_sizes import any_size
 from torch_testing import fuse_opt, torch
@@ -207,12 +208,20 @@ class Summary:
         )
 
 
-PROGRAMS = {"any": random_program, "networks": random_network, "mixes": random_mix, "wide": wide_mix, "sizes": any_size}
+PROGRAMS = {
+    "any": random_program,
+    "networks": random_network,
+    "mixes": random_mix,
+    "wide": wide_mix,
+    "sizes": any_size,
+    "positions": random_positions,
+}
 _KINDS = {
     "networks": "of operations that networks are made of",
     "mixes": "of mixed types, indices, random numbers, writes",
     "wide": "the same of tensors that fill vectors and blocks",
     "sizes": "networks and mixes for all sizes, called with large, odd, single and no elements",
+    "positions": "of indices, orders, running totals, rolls and windows, half of them for all sizes",
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -105,6 +106,8 @@ class Argument:
             base = base.expand(extents)
         elif self.layout == "last" and len(extents) > 1:
             base = base.movedim(-1, 1)
+        elif self.layout == "windows" and extents and not self.grad:
+            base = base.as_strided(extents, (1,) * len(extents))  # every element has neighbours in its place
         elif self.layout == "offset":
             base = torch.cat([base.new_zeros(1), base.reshape(-1)])[1:].view(extents)
         elif self.layout == "reversed" and dtype.is_complex:
@@ -131,13 +134,11 @@ class Program:
     def text(self) -> str:
         names = ", ".join(["self", *(argument.name for argument in self.arguments)])
         items = f"{', '.join(self.returned)}{',' if len(self.returned) == 1 else ''}"
-        body = [*self.lines, f"return ({items})"]
-        return "\n".join([f"def forward({names}):", *(f"    {line}" for line in body)])
+        return "\n".join([f"def forward({names}):", *(f"    {line}" for line in (*self.lines, f"return ({items})"))])
 
     def shown(self) -> str:
         heads = [f"# {a.shown()}" for a in (*self.owned, *self.arguments)]
-        mode = [f"# dynamic, then {self.sizes}"] if self.dynamic else []
-        return "\n".join([*heads, *mode, self.text()])
+        return "\n".join([*heads, *([f"# dynamic, then {self.sizes}"] if self.dynamic else []), self.text()])
 
     def module(self) -> Any:
         """A new module whose `forward` is the function; its own tensors are as in every other one."""
@@ -234,8 +235,7 @@ class Builder:
 
     def operands(self) -> dict[str, str]:
         """Names of values, by what statements call them."""
-        names = list(self.values)
-        return {"x": self.rng.choice(names), "y": self.rng.choice(names)}
+        return {name: self.rng.choice(list(self.values)) for name in ("x", "y")}
 
     def _takes(self, line: str) -> bool:
         """Whether the program runs with this line, and its numbers have one meaning in all types; keeps them if so."""
@@ -288,11 +288,10 @@ def other_sizes(
 
 
 def _runs(call: Callable[[], object]) -> bool:
-    try:
+    with suppress(Exception):
         call()
-    except Exception:
-        return False
-    return True
+        return True
+    return False
 
 
 def parsed_argument(name: str, text: str) -> Argument:

@@ -29,6 +29,12 @@ def test_random_mixes_are_as_in_eager():
     assert summary.left.total() <= 3, summary.left
 
 
+def test_random_positions_are_as_in_eager():
+    summary = check_cases(range(100, 106), kind="positions")
+    assert summary.reports == [], "\n".join(summary.reports)
+    assert summary.left.total() <= 2, summary.left
+
+
 def test_programs_are_those_of_their_seeds():
     assert random_network(5) == random_network(5) and random_network(5) != random_network(6)
     assert random_mix(5) == random_mix(5) and random_mix(5) != random_mix(6)
