@@ -172,6 +172,7 @@ def test_a_stage_that_fails_stays_alone(tmp_path: Path, monkeypatch: pytest.Monk
         return {"passed": True, "summary": "1 passed"}
 
     monkeypatch.setattr(gpu_run, "run_tests", broken)
+    monkeypatch.setattr(gpu_run, "run_models", fine)
     monkeypatch.setattr(gpu_run, "run_table", fine)
     monkeypatch.setattr(gpu_run, "run_sanitizer", fine)
     monkeypatch.setattr(gpu_run, "run_profile", fine)
