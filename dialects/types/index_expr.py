@@ -110,24 +110,32 @@ class Loaded:
 Atom = Dim | Quotient | Remainder | Clamp | Loaded
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class IndexExpr:
     """`constant + sum(coefficient * atom)`; terms keep the order in which they were first added."""
 
     terms: tuple[tuple[Atom, int], ...] = ()
     constant: int = 0
-    _hash: int = field(init=False, repr=False, compare=False, default=0)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((frozenset(self.terms), self.constant)))
+    def __init__(self, terms: tuple[tuple[Atom, int], ...] = (), constant: int = 0) -> None:
+        known = self.__dict__  # programs make very many, and the way around __setattr__ takes three times as long
+        known["terms"] = terms
+        known["constant"] = constant
 
     def __hash__(self) -> int:
-        return self._hash
+        known = self.__dict__
+        if (found := known.get("_hash")) is None:
+            found = known["_hash"] = hash((frozenset(self.terms), self.constant))
+        return found
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, IndexExpr) or self._hash != other._hash or self.constant != other.constant:
+        if self is other:
+            return True
+        if not isinstance(other, IndexExpr) or len(self.terms) != len(other.terms) or self.constant != other.constant:
             return False
-        return self.terms == other.terms or frozenset(self.terms) == frozenset(other.terms)
+        if self.terms == other.terms:
+            return True
+        return len(self.terms) > 1 and hash(self) == hash(other) and frozenset(self.terms) == frozenset(other.terms)
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
@@ -339,9 +347,15 @@ def linear(parts: Iterable[tuple[IndexExpr, int]]) -> IndexExpr:
         total += factor * expression.constant
         for atom, coefficient in expression.terms:
             terms[atom] = terms.get(atom, 0) + factor * coefficient
-    if any(isinstance(atom, Remainder) for atom in terms):
-        return _recombine(terms, total)
-    return IndexExpr(tuple((atom, factor) for atom, factor in terms.items() if factor != 0), total)
+    return _normal(terms, total)
+
+
+def _normal(terms: dict[Atom, int], total: int) -> IndexExpr:
+    """The sum of atoms by their factors, in normal form."""
+    for atom in terms:
+        if isinstance(atom, Remainder):
+            return _recombine(terms, total)
+    return IndexExpr(tuple([term for term in terms.items() if term[1] != 0]), total)
 
 
 def _recombine(terms: dict[Atom, int], total: int) -> IndexExpr:
@@ -355,23 +369,25 @@ def _recombine(terms: dict[Atom, int], total: int) -> IndexExpr:
         partner = quotient.terms[0][0]
         if terms.get(partner, 0) != factor * atom.divisor:
             continue
-        rest = [(IndexExpr(((a, 1),)), f) for a, f in terms.items() if f != 0 and a not in (atom, partner)]
-        return linear([(IndexExpr((), total), 1), *rest, (atom.numerator, factor)])
+        rest = {a: f for a, f in terms.items() if f != 0 and a not in (atom, partner)}
+        for inner, coefficient in atom.numerator.terms:
+            rest[inner] = rest.get(inner, 0) + factor * coefficient
+        return _normal(rest, total + factor * atom.numerator.constant)
     return IndexExpr(tuple((atom, factor) for atom, factor in terms.items() if factor != 0), total)
 
 
 def _split(expression: IndexExpr, divisor: int) -> tuple[IndexExpr, IndexExpr]:
     """`(whole, rest)` with `expression == divisor * whole + rest` and as much as possible in `whole`."""
-    whole: list[tuple[IndexExpr, int]] = []
-    rest: list[tuple[IndexExpr, int]] = []
+    whole: dict[Atom, int] = {}
+    rest: dict[Atom, int] = {}
     for atom, factor in expression.terms:
         high, low = _divided(factor, divisor)
         if low != 0:
-            rest.append((IndexExpr(((atom, 1),)), factor))
+            rest[atom] = factor
         else:
-            whole.append((IndexExpr(((atom, 1),)), high))
+            whole[atom] = high
     high, low = _divided(expression.constant, divisor)
-    return linear([*whole, (IndexExpr((), high), 1)]), linear([*rest, (IndexExpr((), low), 1)])
+    return _normal(whole, high), _normal(rest, low)
 
 
 def _coarse_part(expression: IndexExpr, divisor: int) -> tuple[int, IndexExpr, IndexExpr] | None:
