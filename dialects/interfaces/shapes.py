@@ -39,8 +39,20 @@ def shape(value: SSAValue) -> tuple[int, ...]:
 def extents_of(type_: AnyTensor) -> tuple[int, ...]:
     """The extents of a type, as `shape` of its values gives them."""
     if isinstance(type_.encoding, NoneAttr) or not _SIZES_ASKED_FOR.get():
-        return tuple([extent.data for extent in type_.shape.data])
+        given = type_.shape
+        if (held := _EXTENTS.get(id(given))) is not None:
+            return held[1]
+        if len(_EXTENTS) >= _REMEMBERED:
+            _EXTENTS.clear()
+        found = tuple([extent.data for extent in given.data])
+        _EXTENTS[id(given)] = given, found
+        return found
     return cast(tuple[int, ...], symbolic_shape.extents_of(type_))
+
+
+_EXTENTS: dict[int, tuple[Attribute, tuple[int, ...]]] = {}
+"""By the id of an attribute, which is held, so that the id stays its own."""
+_REMEMBERED = 1 << 16
 
 
 _SIZES_ASKED_FOR: ContextVar[bool] = ContextVar("_SIZES_ASKED_FOR", default=False)

@@ -105,17 +105,20 @@ class StructuredOp(GraphOp):
 
     def body(self) -> sc.Scalar:
         """The traced scalar meaning; the same object for equal operand types and properties."""
-        operand_types = tuple(value.type for value in self._operands)
-        properties = self.properties
-        what = (*operand_types, *properties.values())
-        near = (type(self), are_sizes_asked_for(), len(operand_types), *properties, *map(id, what))
+        near, what = self._facts()
         if (held := _HELD.get(near)) is not None:
             return held[1]
-        found = self._body(operand_types)
+        found = self._body(what[: len(self._operands)])
         if len(_HELD) >= _REMEMBERED:
             _HELD.clear()
         _HELD[near] = what, found
         return found
+
+    def _facts(self, *more: Attribute) -> tuple[tuple[object, ...], tuple[Attribute, ...]]:
+        """A key for what follows from the operands' types, the properties and `more`, and what it has the ids of."""
+        properties, types = self.properties, [value.type for value in self._operands]
+        what = (*types, *properties.values(), *more)
+        return (type(self), are_sizes_asked_for(), len(types), *properties, *map(id, what)), what
 
     def _body(self, operand_types: tuple[Attribute, ...]) -> sc.Scalar:
         key = (type(self), are_sizes_asked_for(), operand_types, frozenset(self.properties.items()))
@@ -200,6 +203,17 @@ class StructuredOp(GraphOp):
         """Derived from the index maps."""
         if self.COMBINE:
             return FusionKind.REDUCTION
+        near, what = self._facts(self.results[0].type)
+        if (held := _KINDS.get(near)) is not None:
+            return held[1]
+        if len(_KINDS) >= _REMEMBERED:
+            _KINDS.clear()
+        found = self._kind()
+        _KINDS[near] = what, found
+        return found
+
+    def _kind(self) -> FusionKind:
+        """That of an op that is no reduction."""
         index = dimensions("i", shape(self.results[0]))
         kind = FusionKind.ELEMENTWISE
         for source, value in zip(self.operand_indices(index, ()), self._operands, strict=True):
@@ -255,6 +269,7 @@ _Facts: TypeAlias = tuple[type[StructuredOp], bool, tuple[Attribute, ...], froze
 _BODIES: dict[_Facts, sc.Scalar] = {}
 _HELD: dict[tuple[object, ...], tuple[tuple[Attribute, ...], sc.Scalar]] = {}
 """The same by the ids of types and properties, which take their time to hash; they are held, so that the ids stay theirs."""
+_KINDS: dict[tuple[object, ...], tuple[tuple[Attribute, ...], FusionKind]] = {}
 _REMEMBERED = 1 << 12
 _ALIASES: dict[_Facts, bool] = {}
 

@@ -46,8 +46,8 @@ class MovingOp(StructuredOp):
     def _is_sized(self) -> bool:
         return all(map(is_sized, (*self._operands, *self.results)))
 
-    def fusion_kind(self) -> FusionKind:
-        return super().fusion_kind() if self._is_sized() else FusionKind.OPAQUE
+    def _kind(self) -> FusionKind:
+        return super()._kind() if self._is_sized() else FusionKind.OPAQUE
 
     def is_alias(self) -> bool:
         return self._is_sized() and super().is_alias()
