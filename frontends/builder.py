@@ -34,6 +34,7 @@ from fuse_opt.dialects.interfaces.symbols import DIMS
 from fuse_opt.dialects.types.dtypes import DTYPES, I64, U64, DType, dtype_of
 from fuse_opt.dialects.types.size import Size
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
+from fuse_opt.dialects.verify.known_ops import verify_op
 
 Array: TypeAlias = NDArray[Any]
 Value: TypeAlias = SSAValue
@@ -93,7 +94,7 @@ class Emitter:
         """All results of a new op."""
         given = {key: _attribute(value) for key, value in properties.items() if value is not None}
         op = _records()[f"graph.{name}"].build_op(*operands, **given)
-        op.verify()
+        verify_op(op, False, op.verify)
         self.block.add_op(op)
         return list(op.results)
 

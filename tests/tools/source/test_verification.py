@@ -15,7 +15,7 @@ from xdsl.ir import Block, Region
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp
 from fuse_opt.dialects.graph.elementwise.math import ExpOp
-from fuse_opt.tools.source import verification
+from fuse_opt.dialects.verify import known_ops
 from fuse_opt.tools.source.verification import OpVerifyError, verify
 
 TEXT = """func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
@@ -166,5 +166,5 @@ def test_the_same_again_is_right() -> None:
 
 
 def test_dialects_that_are_not_imported_are_called_by_their_names() -> None:
-    names = verification._OF_TYPES_ALONE  # pyright: ignore[reportPrivateUsage]
+    names = known_ops._OF_TYPES_ALONE  # pyright: ignore[reportPrivateUsage]
     assert names == {module.__name__ for module in (arith, math, vector)}
