@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from math import prod
 
-from xdsl.dialects import arith, memref
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, MemRefType, UnrealizedConversionCastOp, i64
 from xdsl.ir import Attribute, SSAValue
 
@@ -21,6 +21,7 @@ from fuse_opt.lowering.kernel.iteration_space import SHORTEST_SPLIT, LoopSpace, 
 from fuse_opt.lowering.kernel.range_analysis import hints_of
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_body, value_type
 from fuse_opt.lowering.kernel.scope import Scope, buffer_type
+from fuse_opt.lowering.made_ops import load_op, store_op
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,7 @@ class ElementEmitter:
                 self._emit_node(node, scope)
             if node in left and (node in needed or self._is_made_further_out(node, scope, stage)):
                 row = left[node]
-                scope.block.add_op(memref.StoreOp.get(self.value(node, scope), row.memory, [scope.index(row.position)]))
+                scope.block.add_op(store_op(self.value(node, scope), row.memory, [scope.index(row.position)]))
 
     def _is_made_further_out(self, node: ScalarNode, scope: Scope, stage: Stage | None) -> bool:
         """Whether a loop around one of a stage's has made a value once, which is left for every element, too."""
@@ -229,7 +230,7 @@ class ElementEmitter:
 
     def store(self, node: ScalarNode, memory: SSAValue, address: IndexExpr, scope: Scope) -> None:
         """Stores the scalar as an element of its tensor."""
-        scope.block.add_op(memref.StoreOp.get(self.stored_value(node, scope), memory, [scope.index(address)]))
+        scope.block.add_op(store_op(self.stored_value(node, scope), memory, [scope.index(address)]))
 
     def stored_value(self, node: ScalarNode, scope: Scope) -> SSAValue:
         """The scalar in the type in which its tensor's elements are in memory."""
@@ -243,7 +244,7 @@ class ElementEmitter:
         return value
 
     def _take(self, node: ScalarNode, row: RowBuffer, scope: Scope) -> None:
-        value = scope.add(memref.LoadOp.get(row.memory, [scope.index(row.position)]))
+        value = scope.add(load_op(row.memory, [scope.index(row.position)]))
         value.name_hint = node.value.name_hint
         element = dtype(node.value)
         if element.compute is not element and value.type == element.attribute:
@@ -286,7 +287,7 @@ class ElementEmitter:
             return
         address = self.opened(self.nodes.addresses[node], scope)
         home = scope.home(address.dims())
-        value = home.add(memref.LoadOp.get(self.buffers[node.value], [home.index(address)]))
+        value = home.add(load_op(self.buffers[node.value], [home.index(address)]))
         value.name_hint = node.value.name_hint
         if element.kind is Kind.UINT:
             value = home.add(_reinterpreted(value, value_type(element)))

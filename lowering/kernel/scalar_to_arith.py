@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from fuse_opt.dialects.scalar import Scalar, topological
 from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind
 from fuse_opt.dialects.types.size import Extent
+from fuse_opt.lowering.made_ops import scalar_op
 
 
 class OpSink(Protocol):
@@ -137,8 +138,8 @@ def _suffix(dtype: DType) -> str:
     return f"u{dtype.bits}" if dtype.kind is Kind.UINT else dtype.name
 
 
-def _op(build: Callable[..., Operation]) -> Emitter:
-    return lambda sink, dtype, args: sink.add(build(*args))
+def _op(build: type[Operation]) -> Emitter:
+    return lambda sink, dtype, args: sink.add(scalar_op(build, *args))
 
 
 def _compare(build: Callable[..., Operation], predicate: str) -> Emitter:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneType
+from xdsl.dialects.builtin import IndexType, MemRefType, NoneType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from fuse_opt.dialects.types.dtypes import DType
@@ -21,6 +21,7 @@ from fuse_opt.dialects.types.index_expr import Atom, Clamp, Dim, IndexExpr, Load
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.hints import NONPOSITIVE
 from fuse_opt.lowering.kernel.scalar_to_arith import constant_op
+from fuse_opt.lowering.made_ops import index_op, scalar_op
 
 INDEX = IndexType()
 
@@ -66,7 +67,7 @@ class Scope:
         """A number, or a size: an argument of the kernel's function, behind its buffers."""
         if isinstance(value, Size):
             return self.root.size(value)
-        return self.root.made(("index", value), lambda: arith.ConstantOp(IntegerAttr(value, INDEX)))
+        return self.root.made(("index", value), lambda: index_op(value))
 
     def size(self, value: Size) -> SSAValue:
         """The argument that is the size; of the outermost scope, whose block is that of the function."""
@@ -133,7 +134,7 @@ class Scope:
         if last and not all(map(is_number, extents)):
             # Compilers see that places are neighbours, and load them together, where they differ in what is added last.
             value = home.index(IndexExpr(expression.terms, expression.constant - last))
-            value = home.values[expression] = home.add(arith.AddiOp(value, self.index_constant(last)))
+            value = home.values[expression] = home.add(scalar_op(arith.AddiOp, value, self.index_constant(last)))
             return value
         inner = tuple(term for term in expression.terms if home.home(_dims(term[0])) is home)
         outer = IndexExpr(tuple(term for term in expression.terms if term not in inner), expression.constant)
@@ -142,16 +143,16 @@ class Scope:
             value = home._plus(value, home._atom(atom), factor)
         assert value is not None
         if not outer.terms and outer.constant != 0:
-            value = home.add(arith.AddiOp(value, self.index_constant(outer.constant)))
+            value = home.add(scalar_op(arith.AddiOp, value, self.index_constant(outer.constant)))
         home.values[expression] = value
         return value
 
     def _plus(self, total: SSAValue | None, value: SSAValue, factor: int) -> SSAValue:
         if factor == -1 and total is not None:
-            return self.add(arith.SubiOp(total, value))
+            return self.add(scalar_op(arith.SubiOp, total, value))
         if factor != 1:
-            value = self.add(arith.MuliOp(value, self.index_constant(factor)))
-        return value if total is None else self.add(arith.AddiOp(total, value))
+            value = self.add(scalar_op(arith.MuliOp, value, self.index_constant(factor)))
+        return value if total is None else self.add(scalar_op(arith.AddiOp, total, value))
 
     def _atom(self, atom: Atom) -> SSAValue:
         if isinstance(atom, Dim):
@@ -166,18 +167,20 @@ class Scope:
             value = self.index(atom.value)
             low, high = atom.value.bounds
             if may_exceed(atom.low, low):
-                value = self.add(arith.MaxSIOp(value, self.index_constant(atom.low)))
+                value = self.add(scalar_op(arith.MaxSIOp, value, self.index_constant(atom.low)))
             if may_exceed(high, atom.high):
-                value = self.add(arith.MinSIOp(value, self.index_constant(atom.high)))
+                value = self.add(scalar_op(arith.MinSIOp, value, self.index_constant(atom.high)))
             return value
         numerator, divisor = self.index(atom.numerator), self.index_constant(atom.divisor)
         if not may_exceed(0, atom.numerator.bounds[0]):
             build = self.root.QUOTIENT if isinstance(atom, Quotient) else self.root.REMAINDER
-            return self.add(build(numerator, divisor))
-        quotient = self.made(Quotient(atom.numerator, atom.divisor), lambda: arith.FloorDivSIOp(numerator, divisor))
+            return self.add(scalar_op(build, numerator, divisor))
+        quotient = self.made(
+            Quotient(atom.numerator, atom.divisor), lambda: scalar_op(arith.FloorDivSIOp, numerator, divisor)
+        )
         if isinstance(atom, Quotient):
             return quotient
-        return self.add(arith.SubiOp(numerator, self.add(arith.MuliOp(quotient, divisor))))
+        return self.add(scalar_op(arith.SubiOp, numerator, self.add(scalar_op(arith.MuliOp, quotient, divisor))))
 
 
 def _name_of(size: Size) -> str:

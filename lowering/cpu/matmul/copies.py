@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xdsl.dialects import arith, memref, scf
+from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.hints import isa
@@ -14,6 +14,7 @@ from fuse_opt.dialects.types.dtypes import BF16, F16, F32, DType, dtype_of
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.made_ops import load_op, scalar_op, store_op
 
 Bounds = tuple[SSAValue, SSAValue]
 
@@ -45,12 +46,12 @@ def plus(scope: Scope, *terms: SSAValue) -> SSAValue:
     first, *others = [term for term in terms if term is not zero] or [zero]
     total = first
     for term in others:
-        total = scope.add(arith.AddiOp(total, term))
+        total = scope.add(scalar_op(arith.AddiOp, total, term))
     return total
 
 
 def times(scope: Scope, value: SSAValue, factor: Extent) -> SSAValue:
-    return value if factor == 1 else scope.add(arith.MuliOp(value, scope.root.index_constant(factor)))
+    return value if factor == 1 else scope.add(scalar_op(arith.MuliOp, value, scope.root.index_constant(factor)))
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def pack_panel(
 
 def fill_columns(scope: Scope, target: Matrix, rows: SSAValue, columns: Bounds, value: SSAValue) -> None:
     def put(inner: Scope, row: SSAValue, column: SSAValue) -> None:
-        inner.block.add_op(memref.StoreOp.get(value, target.memory, [target.place(inner, row, column)]))
+        inner.block.add_op(store_op(value, target.memory, [target.place(inner, row, column)]))
 
     _over(scope, (scope.root.index_constant(0), rows), columns, put)
 
@@ -151,10 +152,10 @@ def _copy_elements(scope: Scope, source: Matrix, target: Matrix, rows: Bounds, c
         return
 
     def put(inner: Scope, row: SSAValue, column: SSAValue) -> None:
-        value = inner.add(memref.LoadOp.get(source.memory, [source.place(inner, row, column)]))
+        value = inner.add(load_op(source.memory, [source.place(inner, row, column)]))
         if element_of(source.memory) is not (wanted := element_of(target.memory)):
             value = inner.add(arith.ExtFOp(value, wanted.attribute))
-        inner.block.add_op(memref.StoreOp.get(value, target.memory, [target.place(inner, row, column)]))
+        inner.block.add_op(store_op(value, target.memory, [target.place(inner, row, column)]))
 
     _over(scope, rows, columns, put)
 

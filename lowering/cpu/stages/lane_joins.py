@@ -20,6 +20,7 @@ from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.loop_splitting import Fixed
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 from fuse_opt.lowering.loops.vector_widths import HIDDEN_BITS, NARROWEST, WIDTH
+from fuse_opt.lowering.made_ops import load_op, store_op
 
 FEWEST_LANES = 4
 """Accumulators that are joined one by one."""
@@ -59,7 +60,7 @@ class LaneJoins(LaneChoice):
         for node, memory in (pair for each in memories for pair in zip(stage.reductions, each, strict=True)):
             block = Block(arg_types=[INDEX])
             block.args[0].name_hint = "lane"
-            block.add_op(memref.StoreOp.get(self.initial(node), memory, [block.args[0]]))
+            block.add_op(store_op(self.initial(node), memory, [block.args[0]]))
             self._end_lanes(block, scope, lanes)
 
     def _join_with_room(
@@ -136,15 +137,15 @@ class LaneJoins(LaneChoice):
         self.emitter.emit(stage.roots(), scope, stage)
         for number, (node, memory) in enumerate(zip(stage.reductions, memories, strict=True)):
             element = self.emitter.reduced_element(node, scope)
-            known = scope.add(memref.LoadOp.get(memory, [block.args[0]]))
+            known = scope.add(load_op(memory, [block.args[0]]))
             joined = self.combine(scope, node, known, element)
             if lanes is not None:
                 joined = scope.add(arith.SelectOp(self._is_set(scope, lanes, block.args[0]), joined, known))
             for following in (others[number] for others in turns):
-                moved = scope.add(memref.LoadOp.get(following, [block.args[0]]))
-                block.add_op(memref.StoreOp.get(moved, memory, [block.args[0]]))
+                moved = scope.add(load_op(following, [block.args[0]]))
+                block.add_op(store_op(moved, memory, [block.args[0]]))
                 memory = following
-            block.add_op(memref.StoreOp.get(joined, memory, [block.args[0]]))
+            block.add_op(store_op(joined, memory, [block.args[0]]))
         self.store(stage.stores, scope)
         self._end_lanes(block, outer, count, lowest)
 
@@ -183,7 +184,7 @@ class LaneJoins(LaneChoice):
         while lanes > FEWEST_LANES:
             lanes //= 2
             self._join_halves(outer, node, memory, lanes, (memory, lanes))
-        values = [outer.add(memref.LoadOp.get(memory, [constant(number)])) for number in range(lanes)]
+        values = [outer.add(load_op(memory, [constant(number)])) for number in range(lanes)]
         while len(values) > 1:
             half = len(values) // 2
             values = [self.combine(outer, node, *pair) for pair in zip(values[:half], values[half:], strict=True)]
@@ -199,8 +200,8 @@ class LaneJoins(LaneChoice):
         scope = Scope(outer, block)
         if other[1]:
             place = scope.add(arith.AddiOp(lane, self.root.index_constant(other[1])))
-        halves = [scope.add(memref.LoadOp.get(memory, [lane])), scope.add(memref.LoadOp.get(other[0], [place]))]
-        block.add_op(memref.StoreOp.get(self.combine(scope, node, *halves), memory, [lane]))
+        halves = [scope.add(load_op(memory, [lane])), scope.add(load_op(other[0], [place]))]
+        block.add_op(store_op(self.combine(scope, node, *halves), memory, [lane]))
         self._end_lanes(block, outer, lanes)
 
     def _end_lanes(self, block: Block, outer: Scope, count: SSAValue | int, lowest: int = 0) -> None:
