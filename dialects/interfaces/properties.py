@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import index
 from typing import TypeAlias, cast
 
@@ -44,7 +45,12 @@ def flag(attribute: IntegerAttr | None) -> bool:
 
 
 def int_array(values: Sequence[int]) -> IntArray:
-    return DenseArrayBase.from_list(i64, list(values))
+    return _array(tuple(values))
+
+
+@lru_cache(maxsize=4096)
+def _array(values: tuple[int, ...]) -> IntArray:
+    return DenseArrayBase.from_list(i64, values)
 
 
 def extents_array(extents: Sequence[Extent]) -> IntArray | ShapeAttr:
@@ -68,7 +74,12 @@ def stated_extents(attribute: IntArray | ShapeAttr) -> tuple[int, ...]:
 
 
 def int_value(value: int) -> IntegerAttr:
-    return IntegerAttr(index(value), i64)
+    return _number(index(value))
+
+
+@lru_cache(maxsize=4096)
+def _number(value: int) -> IntegerAttr:
+    return IntegerAttr(value, i64)
 
 
 def float_value(value: float) -> FloatAttr:

@@ -10,6 +10,7 @@ its name, wherever that is: a type means the same in any function, and nothing p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, NoneAttr, TensorType
@@ -114,8 +115,14 @@ def extents_of(type_: TensorType[Attribute]) -> tuple[Extent, ...]:
 def tensor_type(element: Attribute, extents: Sequence[Extent]) -> TensorType[Attribute]:
     """The type of tensors in row-major order; raises VerifyException for sizes that may be negative."""
     if not any(isinstance(extent, Size) for extent in extents):
-        return TensorType(element, cast(Sequence[int], extents))
+        return _of_numbers(element, tuple(cast(Sequence[int], extents)))
     return TensorType(element, [n if isinstance(n, int) else DYNAMIC_INDEX for n in extents], ShapeAttr.of(extents))
+
+
+@lru_cache(maxsize=4096)
+def _of_numbers(element: Attribute, extents: tuple[int, ...]) -> TensorType[Attribute]:
+    """Types are costly to make, and what is remembered of them by their ids is found again."""
+    return TensorType(element, extents)
 
 
 def without_sizes(type_: TensorType[Attribute]) -> TensorType[Attribute]:
