@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
     from xdsl.utils.arg_spec import ArgSpec, ParameterListType
 
+    from fuse_opt.tools.source.module_state import State
+
 from fuse_opt.passes.deprecated_spellings import current_spelling
 from fuse_opt.passes.fusion.rules import FUSION_RULES, SECOND_ROUND
 from fuse_opt.tools.compiler.registry import available_passes
@@ -273,26 +275,27 @@ class _Verifier:
     def __init__(self, observer: Observer | None, is_asked: bool = True) -> None:
         """Without `is_asked` it does nothing."""
         self._observer, self._is_asked = observer, is_asked
-        self._verified: list[object] = []
+        self._verified: State = ()
         """The state of the module that was verified last."""
 
     def verify(self, module: ModuleOp, after: ModulePass | None) -> None:
         if not self._is_asked:
             return
-        from fuse_opt.tools.source.module_state import state_of
+        from fuse_opt.tools.source.module_state import is_in, state_of
         from fuse_opt.tools.source.verification import OpVerifyError, verify
 
         start = time.perf_counter()
         with collection_paused():
-            state = state_of(module)
-        if state != self._verified:
+            is_known = is_in(module, self._verified)
+        if not is_known:
             try:
                 verify(module)
             except OpVerifyError as error:
                 if after is None:
                     raise
                 raise OpVerifyError(f"after pass '{after.name}': {error}", error.op) from error
-            self._verified = state
+            with collection_paused():
+                self._verified = state_of(module)
         if self._observer is not None:
             self._observer.verified(module, time.perf_counter() - start)
 
