@@ -215,13 +215,13 @@ def _apply_all(
     from fuse_opt.tools.compiler.native_packing import compiled_packing
     from fuse_opt.tools.watching.machine import on_this_machine
 
-    for pass_ in passes:
-        start = time.perf_counter()
-        with collection_paused(), compiled_packing(), on_this_machine():
+    with collection_paused(), compiled_packing(), on_this_machine():
+        for pass_ in passes:
+            start = time.perf_counter()
             apply_pass(pass_, ctx, module)
-        if observer is not None:
-            observer.applied(pass_, module, time.perf_counter() - start)
-        verifier.verify(module, pass_)
+            if observer is not None:
+                observer.applied(pass_, module, time.perf_counter() - start)
+            verifier.verify(module, pass_)
 
 
 def apply_pass(pass_: ModulePass, ctx: Context, module: ModuleOp) -> None:
