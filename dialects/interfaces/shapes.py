@@ -25,7 +25,7 @@ def tensor(value: SSAValue) -> AnyTensor:
     type_ = value.type
     if not isinstance(type_, TensorType):
         raise VerifyException(f"expected a value of tensor type, got '{type_}'")
-    return cast(AnyTensor, type_)
+    return type_  # pyright: ignore[reportUnknownVariableType]
 
 
 def shape(value: SSAValue) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from xdsl.ir import Block, ErasedSSAValue, Operation, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, ErasedSSAValue, Operation, OpResult, Region, SSAValue
 from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import VerifyException
 
@@ -56,10 +56,17 @@ class _Checker:
 
     def fault(self, user: Operation, value: SSAValue) -> str | None:
         """Why `user` must not use `value`, or None."""
-        if isinstance(value, ErasedSSAValue):
+        owner: Operation | Block
+        block: Block | None
+        if type(value) is OpResult:  # asked so, as classes of xDSL take long to say of what else there is
+            owner, block = value.op, value.op.parent
+        elif type(value) is BlockArgument:
+            owner = block = value.block
+        elif isinstance(value, ErasedSSAValue):
             return "the value was erased"
-        owner = value.owner
-        block = owner if isinstance(owner, Block) else owner.parent
+        else:
+            owner = value.owner
+            block = owner if isinstance(owner, Block) else owner.parent
         if block is user.parent and block is not None:  # by far the most frequent case
             return None if owner is block or self._precedes(owner, user) else _TOO_EARLY
         if block is None or not self._is_inside(block):
@@ -90,7 +97,8 @@ class _Checker:
         return "the block that defines the value does not dominate this use"
 
     def _precedes(self, owner: Operation | Block, user: Operation) -> bool:
-        return isinstance(owner, Operation) and self._order[owner] < self._order[user]
+        """Of an op; a block is not asked about."""
+        return self._order[owner] < self._order[user]  # pyright: ignore[reportArgumentType]
 
     def _is_inside(self, block: Block) -> bool:
         parent = block.parent_op()

@@ -66,7 +66,7 @@ def _between(graph: GroupGraph, last: Group) -> list[Group] | Refusal | None:
     The products from whose results a group is computed element by element, all that is so made of them, and the products that
     read any of that; None where there are too few of these, a refusal where something else reads it.
     """
-    first, near = _sources(_ends(last))
+    first, near = _sources(last)
     between = on_the_way(first, near)
     readers = dict.fromkeys(reader for group in (*first, *between) for reader in group.consumers)
     behind = [group for group in readers if group not in near]
@@ -80,10 +80,11 @@ def _between(graph: GroupGraph, last: Group) -> list[Group] | Refusal | None:
     return [*members, *made_inside(graph, next(iter(first)), near, members)]
 
 
-def _ends(last: Group) -> dict[Group, None]:
+def _sources(last: Group) -> tuple[dict[Group, None], dict[Group, None]]:
     """
-    The group, and those that go element by element from what lies between it and the products it is computed from, and between
-    those that are found and theirs, as far as that is near. Each group is looked at once.
+    The products from whose results a group is computed element by element, and what is on the way or read there; the same of
+    those that go element by element from what lies between it and these products, and between those that are found and
+    theirs, as far as that is near. Each group is looked at once.
     """
     ends, added = {last: None}, [last]
     near, first, made = dict[Group, None](), dict[Group, None](), set[Group]()
@@ -95,7 +96,11 @@ def _ends(last: Group) -> dict[Group, None]:
         if len(first) < 2 or len(near) >= NEAR:
             break
         ends.update(dict.fromkeys(added))
-    return ends
+    if len(ends) > 1:  # the nearest to any of them come first
+        near.clear()
+        first.clear()
+        _go_back(ends, near, first)
+    return first, near
 
 
 def _made(
@@ -109,14 +114,6 @@ def _made(
             found[group] = None
             waiting.extend(reader for reader in group.consumers if reader in near)
     return list(found)
-
-
-def _sources(ends: Iterable[Group]) -> tuple[dict[Group, None], dict[Group, None]]:
-    """The products from whose results groups are computed element by element, and what is on the way or read there."""
-    near: dict[Group, None] = {}
-    first: dict[Group, None] = {}
-    _go_back(ends, near, first)
-    return first, near
 
 
 def _go_back(ends: Iterable[Group], near: dict[Group, None], first: dict[Group, None]) -> list[Group]:

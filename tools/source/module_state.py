@@ -55,8 +55,11 @@ def is_in(root: Operation, state: State) -> bool:
             return False
         if op._operands != operands or op._successors != successors:  # pyright: ignore[reportPrivateUsage]
             return False
-        if [result.type for result in op.results] != types or len(op.regions) != len(regions):
+        if len(op.results) != len(types) or len(op.regions) != len(regions):
             return False
+        for result, type_ in zip(op.results, types, strict=True):
+            if result.type is not type_ and result.type != type_:
+                return False
         if regions:
             if not all(map(_is_region_in, op.regions, regions)):
                 return False

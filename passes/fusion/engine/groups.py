@@ -85,7 +85,7 @@ def _stops(op: Operation) -> list[OpResult]:
     if isinstance(op, KernelOp):
         made = zip(op.results, op.yielded(), strict=True)
         return [result for result, value in made if _is_stop(value.owner)]
-    return list(op.results) if _is_stop(op) else []
+    return list(op.results) if STOP_FUSION in op.attributes else []
 
 
 def _is_stop(op: Operation | Block) -> bool:

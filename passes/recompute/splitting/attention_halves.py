@@ -71,6 +71,7 @@ def halves_of(product: OpaqueOp, place: Mapping[Operation, float]) -> tuple[Half
 def _ends(product: OpaqueOp, place: Mapping[Operation, float]) -> list[OpaqueOp]:
     """The products whose left operands are computed element by element from scores, in order; none where that is too much."""
     scores = product.results[0]
+    count = prod(shape(scores))
     found: dict[OpaqueOp, None] = {}
     made, waiting = set[Operation](), [scores]
     while waiting:
@@ -81,7 +82,7 @@ def _ends(product: OpaqueOp, place: Mapping[Operation, float]) -> list[OpaqueOp]
                 if use.index == 0 and is_product(op) and op in place:
                     found[op] = None
             elif isinstance(op, StructuredOp) and op not in made and op in place:
-                if op.fusion_kind() > FusionKind.INJECTIVE or prod(shape(op.results[0])) != prod(shape(scores)):
+                if op.fusion_kind() > FusionKind.INJECTIVE or prod(shape(op.results[0])) != count:
                     continue
                 made.add(op)
                 waiting.append(op.results[0])
