@@ -33,13 +33,15 @@ class EpilogueRule:
 
     def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
         members = [producer, consumer]
-        libraries = [group for group in members if _sole_opaque(group) is not None]
-        if len(libraries) != 1 or not all(group in libraries or _is_pointwise(group) for group in members):
+        before, behind = map(_sole_opaque, members)
+        if (
+            (op := before or behind) is None
+            or (before and behind)
+            or not _is_pointwise(producer if behind else consumer)
+        ):
             return None
-        if consumer not in libraries and (refusal := _refuse_further_results(graph, producer, consumer)) is not None:
+        if behind is None and (refusal := _refuse_further_results(graph, producer, consumer)) is not None:
             return refusal
-        op = _sole_opaque(libraries[0])
-        assert op is not None
         return _Fused(graph, members, op).refuse() or members
 
 
@@ -92,6 +94,8 @@ class FuseEpiloguePass(FusionPass):
 
 def _sole_opaque(group: Group) -> OpaqueOp | None:
     """The group's opaque op, when it has one, of one result, beside nothing but ops with a scalar meaning."""
+    if group.kind < FusionKind.OPAQUE:
+        return None
     ops = member_ops(group.ops)
     found = [op for op in ops if isinstance(op, OpaqueOp)]
     if len(found) != 1 or len(found[0].results) != 1 or not all(_is_movable(op) for op in group.ops):
