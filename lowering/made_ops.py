@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar, cast
 
-from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType
+from xdsl.dialects import arith, func, memref
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, MemRefType, SymbolRefAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 _Op = TypeVar("_Op", bound=Operation)
@@ -34,9 +34,24 @@ def _number(value: int) -> IntegerAttr[IndexType]:
     return IntegerAttr(value, _INDEX)
 
 
+def number_op(value: IntegerAttr | FloatAttr) -> arith.ConstantOp:
+    """A number."""
+    return arith.ConstantOp.create(result_types=(value.get_type(),), properties={"value": value})
+
+
 def index_op(value: int) -> arith.ConstantOp:
     """A number as an index."""
-    return arith.ConstantOp.create(result_types=(_INDEX,), properties={"value": _number(value)})
+    return number_op(_number(value))
+
+
+@lru_cache(maxsize=4096)
+def _symbol(name: str) -> SymbolRefAttr:
+    return SymbolRefAttr(name)
+
+
+def call_op(function: str, arguments: Sequence[SSAValue], results: Sequence[Attribute]) -> func.CallOp:
+    """A call of a function by its name."""
+    return func.CallOp.create(operands=arguments, result_types=results, properties={"callee": _symbol(function)})
 
 
 def load_op(memory: SSAValue, indices: Sequence[SSAValue]) -> memref.LoadOp:

@@ -32,6 +32,13 @@ __all__ = ["CPrintError", "CPrinter", "FunctionText", "print_function", "print_t
 _WIDTH = 110
 Function = func.FuncOp | gpu.FuncOp
 _NEVER_ROWS_ALONE = (arith.ConstantOp, arith.SelectOp, arith.MaximumfOp, arith.MinimumfOp)
+_TOLD = frozenset(
+    [
+        memref.StoreOp, vector.StoreOp, func.CallOp, memref.CastOp, arith.SelectOp, scf.ParallelOp, arith.MaximumfOp,
+        arith.MinimumfOp,
+    ]
+)  # fmt: skip
+"""Ops that tell of others, or of values."""
 _OF_ROWS_ALONE = frozenset([*arith.Arith.operations, *math.Math.operations]).difference(_NEVER_ROWS_ALONE)
 """Most ops are of these: to ask for one class after another takes its time."""
 
@@ -92,7 +99,7 @@ def _collect_facts(function: Function) -> Facts:
     facts = Facts()
     for op in reversed(inner_ops(function.body.blocks[0]) if function.body.blocks else []):
         match op:
-            case _ if type(op) in _OF_ROWS_ALONE:
+            case _ if type(op) not in _TOLD:
                 pass
             case memref.StoreOp():
                 facts.written.add(op.memref)

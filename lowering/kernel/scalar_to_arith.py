@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from fuse_opt.dialects.scalar import Scalar, topological
 from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.made_ops import scalar_op
+from fuse_opt.lowering.made_ops import number_op, scalar_op
 
 
 class OpSink(Protocol):
@@ -51,11 +51,11 @@ def value_type(dtype: DType) -> Attribute:
 def constant_op(value: float, dtype: DType) -> arith.ConstantOp:
     """The number as a constant of the type; integers wrap."""
     if dtype.is_float:
-        return arith.ConstantOp(FloatAttr(float(value), dtype.compute.bits))
+        return number_op(FloatAttr(float(value), dtype.compute.bits))
     if dtype is BOOL:
-        return arith.ConstantOp(IntegerAttr(int(bool(value)), i1))
+        return number_op(IntegerAttr(int(bool(value)), i1))
     half = 1 << (dtype.bits - 1)
-    return arith.ConstantOp(IntegerAttr((int(value) + half) % (2 * half) - half, dtype.bits))
+    return number_op(IntegerAttr((int(value) + half) % (2 * half) - half, dtype.bits))
 
 
 def emit_body(

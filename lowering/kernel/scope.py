@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
-from xdsl.dialects import arith, func
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, MemRefType, NoneType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -21,7 +21,7 @@ from fuse_opt.dialects.types.index_expr import Atom, Clamp, Dim, IndexExpr, Load
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.hints import NONPOSITIVE
 from fuse_opt.lowering.kernel.scalar_to_arith import constant_op
-from fuse_opt.lowering.made_ops import index_op, scalar_op
+from fuse_opt.lowering.made_ops import call_op, index_op, scalar_op
 
 INDEX = IndexType()
 
@@ -82,12 +82,12 @@ class Scope:
 
     def call(self, helper: str, arguments: Sequence[SSAValue], result: Attribute) -> SSAValue:
         self.helpers.setdefault(helper, (tuple(argument.type for argument in arguments), result))
-        return self.add(func.CallOp(helper, list(arguments), [result]))
+        return self.add(call_op(helper, arguments, (result,)))
 
     def call_for_effect(self, helper: str, arguments: Sequence[SSAValue]) -> None:
         """A call of a helper that gives no value; its result type is `none`."""
         self.helpers.setdefault(helper, (tuple(argument.type for argument in arguments), NoneType()))
-        self.block.add_op(func.CallOp(helper, list(arguments), []))
+        self.block.add_op(call_op(helper, arguments, ()))
 
     def made(self, key: Hashable, build: Callable[[], Operation]) -> SSAValue:
         """The value known here by the key; built at the end of the block where there is none."""
