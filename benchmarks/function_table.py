@@ -1,0 +1,111 @@
+"""What benchmarks of single functions share: two calls in turns, values beside the peer's, a table with the worst first."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+SHOWN = 1.1
+"""Ratios to the peer from which on a function is printed."""
+BOUNDS = {"bfloat16": 8e-3, "float16": 2e-3, "float32": 1e-4, "float64": 1e-9}
+"""Differences that two orders of summation leave, as parts of 1 + |value|."""
+
+Array = np.ndarray[Any, Any]
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Microseconds of a call, the peer's and ours, less what adding one to nine numbers costs each; what values differ."""
+
+    text: str
+    peer: float
+    ours: float
+    difference: str = ""
+
+    def ratio(self) -> float:
+        return self.ours / self.peer
+
+    def less(self, fixed: Measured) -> Measured:
+        return Measured(self.text, max(self.peer - fixed.peer, 0.1), max(self.ours - fixed.ours, 0.1), self.difference)
+
+
+def difference(ours: Sequence[Any], peers: Sequence[Any]) -> str:
+    """What is not as the peer has it: empty where all is."""
+    pairs = ((np.asarray(mine), np.asarray(theirs)) for mine, theirs in zip(ours, peers, strict=True))
+    return next((found for mine, theirs in pairs if (found := _array_difference(mine, theirs))), "")
+
+
+def _array_difference(ours: Any, peer: Any) -> str:
+    if (ours.dtype, ours.shape) != (peer.dtype, peer.shape):
+        return f"{ours.dtype} {ours.shape}, the peer {peer.dtype} {peer.shape}"
+    if peer.dtype.name not in BOUNDS:
+        share = float(np.mean(ours != peer)) if peer.size else 0.0
+        return f"{share:.2g} of the values are others" if share else ""
+    bound = BOUNDS[peer.dtype.name]
+    mine: Array = ours.astype(np.float64)
+    theirs: Array = peer.astype(np.float64)
+    same = (mine == theirs) | (np.isnan(mine) & np.isnan(theirs))
+    with np.errstate(all="ignore"):
+        relative = np.where(same, 0.0, np.abs(mine - theirs) / (1 + np.abs(theirs)))
+    return "" if bool((relative <= bound).all()) else f"other values: by {relative.max():.2g}"
+
+
+def in_turns(ours: Call, peer: Call, seconds: float, rounds: int = 7) -> tuple[float, float]:
+    """Medians of the peer's and of our microseconds; the results are dropped before the next call."""
+    times: tuple[list[float], list[float]] = ([], [])
+    end = time.perf_counter() + seconds
+    while len(times[0]) < rounds or (time.perf_counter() < end and len(times[0]) < 400):
+        for call, found in zip((peer, ours), times, strict=True):
+            start = time.perf_counter()
+            result = call()
+            found.append(time.perf_counter() - start)
+            del result
+    return statistics.median(times[0]) * 1e6, statistics.median(times[1]) * 1e6
+
+
+def arguments_of(doc: str | None, given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--elements", type=int, nargs="+", default=[250_000, 4_000_000])
+    parser.add_argument("--only", nargs="+", default=[], help="functions whose text has one of these")
+    parser.add_argument(
+        "--numbers", type=int, nargs=2, default=None, metavar=("FIRST", "END"), help="functions of the table by number"
+    )
+    parser.add_argument("--seconds", type=float, default=0.3, help="of a function's calls, seven rounds at least")
+    parser.add_argument("--all", action="store_true", help=f"print ratios below {SHOWN}, too")
+    return parser.parse_args(given)
+
+
+def chosen(texts: Sequence[str], options: argparse.Namespace) -> list[str]:
+    numbered = texts[slice(*options.numbers)] if options.numbers else texts
+    return [text for text in numbered if not options.only or any(part in text for part in options.only)]
+
+
+def one_thread() -> None:
+    """Before libraries are loaded: one thread of each, and no core of OpenBLAS but the one it finds."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FUSE_OPT_NUM_THREADS"):
+        os.environ[name] = "1"
+    os.environ.pop("OPENBLAS_CORETYPE", None)
+
+
+def show(
+    elements: int, peer: str, texts: Sequence[str], measure: Callable[[str], Measured], fixed: Measured, all_: bool
+) -> None:
+    found = list[Measured]()
+    for text in texts:
+        try:
+            found.append(measure(text).less(fixed))
+        except Exception as error:  # a function that one of the two refuses does not end the table
+            print(f"  {text}: {type(error).__name__}: {str(error).splitlines()[0][:90]}", file=sys.stderr)
+    print(f"{elements} elements, {len(found)} functions; us of {peer}, ours; ours / {peer}")
+    for each in sorted(found, key=Measured.ratio, reverse=True):
+        if all_ or each.ratio() > SHOWN or each.difference:
+            print(f"  {each.peer:8.0f}  {each.ours:8.0f}  {each.ratio():5.2f}  {each.text}  {each.difference}")
