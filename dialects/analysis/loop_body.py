@@ -11,10 +11,10 @@ A group is a set of bare graph ops and `fused.kernel`s; nothing has to be built 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
-from typing import cast
+from typing import TypeAlias, cast
 
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
@@ -22,7 +22,7 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.layouts import address, element_at, element_index, encoding, memory_extents
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import shape
-from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, Overwritten, StructuredOp
 from fuse_opt.dialects.scalar import Scalar, topological
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, dimensions, linearize
@@ -306,23 +306,55 @@ def trace_written(kernel: KernelOp, loop_body: LoopBody, is_in_place: Callable[[
     What is left of a kernel's pass where a result, by its number, is in place of an operand: the elements that are not what is
     there already. The pass as it is where that is all, or not known.
     """
+    if (found := _kept(kernel, loop_body)) is None:
+        return loop_body
+    kept, store, _ = found
+    return _box(kernel, found) if is_in_place(store.result, cast(BlockArgument, kept.value).index) else loop_body
+
+
+def trace_copied(kernel: KernelOp, loop_body: LoopBody) -> tuple[LoopBody, LoopBody] | None:
+    """
+    Two passes in place of one that writes over a box which begins where data says: the copy of all, and the box. No loop over all
+    can be cut where the box begins and ends, as that of a box at known places is.
+    """
+    if (found := _kept(kernel, loop_body)) is None:
+        return None
+    kept, store, box = found
+    if not any(isinstance(start, IndexExpr) and start.loaded() for start in box.starts):
+        return None
+    copied = replace(loop_body, nodes=(kept,), stores=(replace(store, node=kept),))
+    return copied, _box(kernel, found)
+
+
+_Kept: TypeAlias = tuple[ScalarNode, Store, Overwritten]
+"""The operand that a result is but for a box, where that is stored, and the box."""
+
+
+def _kept(kernel: KernelOp, loop_body: LoopBody) -> _Kept | None:
     if loop_body.is_row or len(loop_body.stores) != 1:
-        return loop_body
+        return None
     (store,) = loop_body.stores
-    op, value = store.node.op, store.node.value
+    op = store.node.op
     if op is None or (found := op.overwritten()) is None or encoding(kernel.results[store.result]) is not None:
-        return loop_body
+        return None
     kept = store.node.operands[found.operand]
     is_kept = kept.op is None and isinstance(kept.value, BlockArgument) and kept.address == store.address
-    if not is_kept or not is_in_place(store.result, cast(BlockArgument, kept.value).index):
-        return loop_body
-    elements = op.operands[found.elements]
+    return (kept, store, found) if is_kept else None
+
+
+def _box(kernel: KernelOp, kept: _Kept) -> LoopBody:
+    """The elements of the box alone."""
+    _, store, found = kept
+    assert store.node.op is not None
+    elements, value = store.node.op.operands[found.elements], store.node.value
     extents = memory_extents(elements)
     place = dimensions("i", extents)
     walk = _Tracer(dict.fromkeys(kernel.block.ops), frozenset(), 16 * len(member_ops([kernel])) + 64)
     node = walk.at(elements, element_index(elements, place))
     at = tuple(i + cast(int, start) for i, start in zip(element_index(elements, place), found.starts, strict=True))
     stored = Store(store.result, node, address(value, at), False)
+    for atom in stored.address.loaded():
+        walk.at(cast(SSAValue, atom.source), atom.index)
     return LoopBody(place, extents, (), (), tuple(walk.order), (stored,))
 
 

@@ -27,6 +27,7 @@ from fuse_opt.dialects.graph.losses import classification as graph_class_losses
 from fuse_opt.dialects.graph.losses import probability as graph_probability_losses
 from fuse_opt.dialects.graph.losses import regression as graph_losses
 from fuse_opt.dialects.graph.movement import capacity as graph_capacity
+from fuse_opt.dialects.graph.movement import dynamic_slices as graph_dynamic_slices
 from fuse_opt.dialects.graph.movement import gather as graph_indexing
 from fuse_opt.dialects.graph.movement import join_split as graph_movement
 from fuse_opt.dialects.graph.movement import layouts as graph_layouts
@@ -74,6 +75,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     graph_layouts,
     graph_slices,
     graph_capacity,
+    graph_dynamic_slices,
     graph_movement,
     graph_placement,
     graph_reductions,

@@ -36,7 +36,7 @@ from fuse_opt.dialects.interfaces.shapes import (
 from fuse_opt.dialects.interfaces.stored_rules import StoredRule, pointwise_rule, reduction_rule, view_rule
 from fuse_opt.dialects.types.dtypes import BOOL, DType
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
-from fuse_opt.dialects.types.index_expr import Index, constant, dimensions
+from fuse_opt.dialects.types.index_expr import Index, IndexExpr, constant, dimensions
 from fuse_opt.dialects.types.size import Extent
 
 
@@ -56,7 +56,7 @@ class Overwritten:
 
     operand: int
     elements: int
-    starts: tuple[Extent, ...]
+    starts: tuple[Extent | IndexExpr, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
-from fuse_opt.dialects.analysis.loop_body import LoopBody, written_elements
+from fuse_opt.dialects.analysis.loop_body import LoopBody, trace_copied, written_elements
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import CUT, REGISTER_BITS, TABLE, TASKS, UNROLL, WINDOW
 from fuse_opt.dialects.types.extents import estimate
@@ -279,4 +279,5 @@ def build_phases(kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[
         return build_split_loops(kernel, loop_body, memory)
     if kind == TILE and not loop_body.is_row:
         return build_tile_loops(kernel, loop_body, memory)
-    return [build_kernel_loops(kernel, loop_body, memory)]
+    parts = trace_copied(kernel, loop_body) or (loop_body,)
+    return [build_kernel_loops(kernel, part, memory) for part in parts]

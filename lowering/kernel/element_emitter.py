@@ -86,7 +86,8 @@ class KernelNodes:
         self.sources: dict[tuple[Hashable, Index], tuple[int, ScalarNode]] = {}
         """The scalars that are positions, with a number, by what they are read from and where."""
         self.dims: dict[ScalarNode, frozenset[Dim]] = {}
-        if any(address.loaded() for address in (*self.addresses.values(), *self._all_positions())):
+        stored = (store.address for store in self.loop_body.stores)
+        if any(address.loaded() for address in (*self.addresses.values(), *self._all_positions(), *stored)):
             for number, node in enumerate(self.loop_body.nodes):
                 self.sources[node.value, tuple(space.apply(expression) for expression in node.index)] = number, node
         for node in self.loop_body.nodes:
@@ -230,6 +231,7 @@ class ElementEmitter:
 
     def store(self, node: ScalarNode, memory: SSAValue, address: IndexExpr, scope: Scope) -> None:
         """Stores the scalar as an element of its tensor."""
+        address = self.opened(address, scope)
         scope.block.add_op(store_op(self.stored_value(node, scope), memory, [scope.index(address)]))
 
     def stored_value(self, node: ScalarNode, scope: Scope) -> SSAValue:

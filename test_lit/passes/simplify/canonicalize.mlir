@@ -165,3 +165,20 @@ func.func @transposed_products(%x: tensor<3x4xf32>, %w: tensor<5x4xf32>, %s: ten
   %v = graph.permute_dims %q {axes = array<i64: 0, 2, 1>} : (tensor<2x3x5xf32>) -> tensor<2x5x3xf32>
   func.return %t, %p, %u, %v : tensor<5x3xf32>, tensor<3x5xf32>, tensor<5x3xf32>, tensor<2x5x3xf32>
 }
+
+// -----
+
+// A box that begins at known places, which are limited to where it fits, is a slice; one that data places stays.
+
+// CHECK-LABEL: @known_boxes
+// CHECK:       = graph.slice %x {starts = array<i64: 0, 6>, stops = array<i64: 4, 9>, steps = array<i64: 1, 1>} :
+// CHECK-NEXT:  = graph.slice_scatter %x, %u {starts = array<i64: 0, 6>, stops = array<i64: 4, 9>, steps = array<i64: 1, 1>} :
+// CHECK-NEXT:  = graph.dynamic_slice %x, %i {sizes = array<i64: 2>} :
+
+func.func @known_boxes(%x: tensor<4x9xf32>, %u: tensor<4x3xf32>, %i: tensor<i32>) -> (tensor<4x3xf32>, tensor<4x9xf32>, tensor<2x9xf32>) {
+  %c = graph.full {dtype = i64, shape = array<i64>, value = 7 : i64} : () -> tensor<i64>
+  %0 = graph.dynamic_slice %x, %c {axes = array<i64: 1>, sizes = array<i64: 3>} : (tensor<4x9xf32>, tensor<i64>) -> tensor<4x3xf32>
+  %1 = graph.dynamic_update_slice %x, %u, %c {axes = array<i64: 1>} : (tensor<4x9xf32>, tensor<4x3xf32>, tensor<i64>) -> tensor<4x9xf32>
+  %2 = graph.dynamic_slice %x, %i {sizes = array<i64: 2>} : (tensor<4x9xf32>, tensor<i32>) -> tensor<2x9xf32>
+  func.return %0, %1, %2 : tensor<4x3xf32>, tensor<4x9xf32>, tensor<2x9xf32>
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import cycle, product
 
 import numpy as np
 from graph_op_table import ANY, TYPES, Array, Case, Row, moved, ramp
@@ -153,6 +153,46 @@ def _update_slice_cases() -> Iterator[Case]:
         yield Case("graph.update_slice", text, (x, update), expected)
 
 
+BOXES: list[tuple[Shape, list[int], list[int], list[int]]] = [
+    ((7,), [2], [0], [3]),
+    ((7,), [-3], [0], [7]),
+    ((3, 5, 2), [9], [1], [2]),
+    ((3, 20), [1, -2], [0, 1], [2, 11]),
+    ((3, 20), [7, 9], [1, 0], [18, 1]),
+    ((4, 3), [2], [0], [0]),
+    ((2, 0), [1], [0], [1]),
+]
+
+
+def _dynamic_slice_cases() -> Iterator[Case]:
+    """Starts of both signs and beyond where the box fits."""
+    for (name, (shape, starts, axes, sizes)), kind in zip(product(TYPES, BOXES), cycle(("i64", "i32"))):
+        x, at = _boxed(name, shape, starts, axes, sizes)
+        given = [np.array(start, TYPES[kind]) for start in starts]
+        text = f"sizes = {numbers(sizes)}" + f", axes = {numbers(axes)}" * (axes != list(range(len(axes))))
+        yield Case("graph.dynamic_slice", text, (x, *given), np.array(x[at], order="C"))
+
+
+def _boxed(
+    name: str, shape: Shape, starts: list[int], axes: list[int], sizes: list[int]
+) -> tuple[Array, tuple[slice, ...]]:
+    at = [slice(0, n) for n in shape]
+    for start, axis, size in zip(starts, axes, sizes, strict=True):
+        first = min(max(start, 0), shape[axis] - size)
+        at[axis] = slice(first, first + size)
+    return ramp(name, *shape), tuple(at)
+
+
+def _dynamic_update_slice_cases() -> Iterator[Case]:
+    for (name, (shape, starts, axes, sizes)), kind in zip(product(TYPES, BOXES), cycle(("i64", "i32"))):
+        x, at = _boxed(name, shape, starts, axes, sizes)
+        update, expected = reverse(ramp(name, *x[at].shape)), x.copy()
+        expected[at] = update
+        given = [np.array(start, TYPES[kind]) for start in starts]
+        text = f"axes = {numbers(axes)}" * (axes != list(range(len(axes))))
+        yield Case("graph.dynamic_update_slice", text, (x, update, *given), expected)
+
+
 ROWS: list[Row] = [
     Row("concat", ANY, _concat_cases),
     Row("stack", ANY, _stack_cases),
@@ -163,4 +203,6 @@ ROWS: list[Row] = [
     Row("select_scatter", ANY, _select_scatter_cases),
     Row("leading", ANY, _leading_cases),
     Row("update_slice", ANY, _update_slice_cases),
+    Row("dynamic_slice", ANY, _dynamic_slice_cases),
+    Row("dynamic_update_slice", ANY, _dynamic_update_slice_cases),
 ]
