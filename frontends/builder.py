@@ -125,17 +125,8 @@ class Emitter:
         return x if dtype(x) is element else self.astype(x, dtype=element)
 
     def quotient(self, x: Value, y: Value) -> Value:
-        """x / y, of integers truncated towards zero: the floored one, and 1 more where that lies below. By zero it is 0."""
-        element = dtype(x)
-        if element.is_float:
-            return self.divide(x, y)
-        floored, zero = self.floor_divide(x, y), self.number(0, element)
-        if element is element.unsigned:
-            return floored
-        is_below = self.not_equal(self.subtract(x, self.multiply(floored, y)), zero)
-        is_below = self.logical_and(is_below, self.less(self.bitwise_xor(x, y), zero))
-        is_below = self.logical_and(is_below, self.not_equal(y, zero))
-        return self.add(floored, self.cast(is_below, element))
+        """x / y, of integers truncated towards zero. By zero it is 0."""
+        return self.divide(x, y) if dtype(x).is_float else self.truncate_divide(x, y)
 
     def reshaped(self, x: Value, new: Sequence[int]) -> Value:
         return x if shape(x) == tuple(new) else self.reshape(x, shape=list(new))

@@ -187,6 +187,7 @@ _TWO_WHOLES: dict[str, Callable[[int, int], int]] = {
     "sub": operator.sub,
     "mul": operator.mul,
     "floordiv": lambda x, y: x // y if y else 0,
+    "truncdiv": lambda x, y: (abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)) if y else 0,
     "rem": lambda x, y: x % y if y else 0,
     "max": max,
     "min": min,

@@ -56,6 +56,7 @@ PRIMITIVES: dict[str, Primitive] = {
         Primitive("mul", 2, spreads_nan=True, commutative=True, interval=intervals.of_product),
         Primitive("div", 2, 6, _FLOAT, spreads_nan=True, interval=intervals.of_quotient),
         Primitive("floordiv", 2, 8, ulps=2),  # NumPy and C: 2, where quotients are no exact integers any more
+        Primitive("truncdiv", 2, 8, (Kind.INT,)),  # by zero 0
         Primitive("rem", 2, 8),  # the exact remainder, plus the divisor where the signs differ
         Primitive("max", 2, ulps=0, spreads_nan=True, idempotent=True, interval=intervals.of_larger),
         Primitive("min", 2, ulps=0, spreads_nan=True, idempotent=True, interval=intervals.of_smaller),
@@ -284,6 +285,11 @@ def maximum(x: Value, y: Value) -> Scalar:
 def minimum(x: Value, y: Value) -> Scalar:
     """The smaller value; NaN when either is NaN."""
     return apply("min", x, y)
+
+
+def truncated(x: Value, y: Value) -> Scalar:
+    """The quotient of signed integers, rounded towards zero (C's /); `x // y` is the floored one. By zero it is 0."""
+    return apply("truncdiv", x, y)
 
 
 def fmod(x: Value, y: Value) -> Scalar:

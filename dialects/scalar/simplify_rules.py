@@ -90,7 +90,7 @@ def _neutral(node: Scalar) -> Scalar | None:
             return apply("neg", x)
         case "mul" if not real and _is(y, 0):
             return y
-        case "floordiv" if not real and _is(y, 1):
+        case "floordiv" | "truncdiv" if not real and _is(y, 1):
             return x
         case "rem" if not real and _is(y, 1):
             return constant(0, dtype)

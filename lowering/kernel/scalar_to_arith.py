@@ -1,7 +1,8 @@
 """Scalar bodies as `arith` and `math` ops: one table from a scalar primitive and a kind of type to ops.
 
-What has no op of its own with the primitive's meaning is a call of a helper: `@fo_floordiv_*`, `@fo_rem_*` (by zero),
-`@fo_cast_*` (saturating), `@fo_shl_*` and `@fo_shr_*` (counts out of range), `@fo_fmod_*` and what `math` has no op for.
+What has no op of its own with the primitive's meaning is a call of a helper: `@fo_floordiv_*`, `@fo_truncdiv_*` and `@fo_rem_*`
+(by zero), `@fo_cast_*` (saturating), `@fo_shl_*` and `@fo_shr_*` (counts out of range), `@fo_fmod_*` and what `math` has no op
+for.
 """
 
 from __future__ import annotations
@@ -253,6 +254,7 @@ EMITTERS: dict[tuple[str, Kind], Emitter] = {
         Kind.INT: {
             **_INTEGER,
             **_ordered("s"),
+            "truncdiv": _helper("truncdiv"),
             "max": _op(arith.MaxSIOp),
             "min": _op(arith.MinSIOp),
             "abs": _op(math.AbsIOp),

@@ -90,12 +90,20 @@ def power(x: Array, y: Array) -> Array:
     return np.where(y == -1, np.true_divide(x.dtype.type(1), x), value)
 
 
+def truncated_quotient(x: Array, y: Array) -> Array:
+    """x / y, rounded towards zero: the floored quotient, and 1 more where that lies below."""
+    floored = np.floor_divide(x, y)
+    is_below = (np.not_equal(np.remainder(x, y), 0)) & (np.less(x, 0) != np.less(y, 0))
+    return floored + np.asarray(is_below).astype(floored.dtype)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.true_divide,
     "floordiv": np.floor_divide,
+    "truncdiv": truncated_quotient,
     "rem": np.remainder,
     "max": np.maximum,
     "min": np.minimum,

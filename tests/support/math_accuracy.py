@@ -55,7 +55,16 @@ BOUNDS = {m[1]: float(m[2]) for m in re.finditer(r"^/\* (fo_\w+): .*?([\d.]+) UL
 PARTS = ("fo_whole_f64",)
 """What takes only arguments that its callers leave."""
 CALLS_LIBM = ("fo_rem_f", "fo_floordiv_f", "fo_fmod_f", "fo_sin_f64", "fo_cos_f64", "fo_tan_f64", "fo_pow_f64")
-SCALAR = (*CALLS_LIBM, "fo_opaque_f", "fo_lgamma_f64", "fo_floordiv_i64", "fo_rem_i64", "fo_floordiv_u64", "fo_rem_u64")
+SCALAR = (
+    *CALLS_LIBM,
+    "fo_opaque_f",
+    "fo_lgamma_f64",
+    "fo_floordiv_i64",
+    "fo_truncdiv_i64",
+    "fo_rem_i64",
+    "fo_floordiv_u64",
+    "fo_rem_u64",
+)
 TRANSCENDENTAL = (
     *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "cbrt", "sin", "cos", "tan", "asin", "acos", "atan"),
     *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc"),

@@ -71,6 +71,20 @@ class FloorDivideOp(Binary):
 
 
 @irdl_op_definition
+class TruncateDivideOp(Binary):
+    """x / y of integers, rounded towards zero: C's, ONNX's and StableHLO's quotient.
+
+    Divided by zero 0; the most negative integer by -1 wraps to itself.
+    """
+
+    name = "graph.truncate_divide"
+    ACCEPTS: ClassVar[tuple[Kind, ...]] = (Kind.INT, Kind.UINT)
+
+    def scalar(self, x: Scalar, y: Scalar) -> Scalar:
+        return sc.truncated(x, y) if x.dtype.kind is Kind.INT else x // y
+
+
+@irdl_op_definition
 class RemainderOp(Binary):
     """x - y * floor(x / y), with the sign of y, as in NumPy.
 

@@ -174,7 +174,7 @@ def _divide_to_whole(call: Call) -> SSAValue:
         return call.result(call.emit.floor_divide(a, b))
     if element.is_float:
         return call.result(call.emit.trunc(call.emit.divide(a, b)))
-    return call.result(call.emit.floor_divide(call.emit.subtract(a, call.emit.fmod(a, b)), b))
+    return call.result(call.emit.truncate_divide(a, b))
 
 
 @handler("aten.pow.Tensor_Scalar")

@@ -7,6 +7,12 @@ FO_FN fo_i8 fo_floordiv_i8(fo_i8 a, fo_i8 b) {
   return (fo_i8)(b == 0 ? 0 : (fo_i32)q);
 }
 
+/* fo_truncdiv_{i8|i16}: the quotient, rounded towards zero; x / 0 is 0; {-128 / -1 wraps to -128|-32768 / -1 wraps to -32768}. */
+FO_FN fo_i8 fo_truncdiv_i8(fo_i8 a, fo_i8 b) {
+  float q = (float)a / (float)(b == 0 ? 1 : b);
+  return (fo_i8)(b == 0 ? 0 : (fo_i32)q);
+}
+
 /* fo_rem_{i8|i16|u8}: the remainder of the floored quotient, sign of b; x % 0 is 0. */
 FO_FN fo_i8 fo_rem_i8(fo_i8 a, fo_i8 b) {
   return (fo_i8)(b == 0 ? 0 : a - fo_floordiv_i8(a, b) * b);
@@ -32,6 +38,17 @@ FO_FN fo_i32 fo_floordiv_i32(fo_i32 a, fo_i32 b) {
   return ((n & ~is_turned) | (turned & is_turned)) & -(fo_i32)(b != 0);
 }
 
+/* fo_truncdiv_i32: the quotient, rounded towards zero; x / 0 is 0; -2**31 / -1 wraps to -2**31. Made as fo_floordiv_i32. */
+FO_FN fo_i32 fo_truncdiv_i32(fo_i32 a, fo_i32 b) {
+#if defined(__GNUC__) && !defined(__CUDACC__)
+  if (__builtin_constant_p(b) && b > 0) /* a multiplication */
+    return a / b;
+#endif
+  fo_i32 n = (fo_i32)((double)a / (double)(b == 0 || b == -1 ? 1 : b));
+  fo_i32 turned = (fo_i32)(0u - (fo_u32)a), is_turned = -(fo_i32)(b == -1);
+  return ((n & ~is_turned) | (turned & is_turned)) & -(fo_i32)(b != 0);
+}
+
 /* fo_rem_i32: the remainder of the floored quotient, sign of b; x % 0 is 0. */
 FO_FN fo_i32 fo_rem_i32(fo_i32 a, fo_i32 b) {
   return (fo_i32)(((fo_u32)a - (fo_u32)fo_floordiv_i32(a, b) * (fo_u32)b) & -(fo_u32)(b != 0));
@@ -48,16 +65,35 @@ FO_FN fo_u32 fo_rem_u32(fo_u32 a, fo_u32 b) {
   return b == 0u ? 0u : a - fo_floordiv_u32(a, b) * b;
 }
 
-/* fo_floordiv_i64: the floored quotient; x / 0 is 0; -2**63 / -1 wraps to -2**63. Not vectorised. */
+/* fo_floordiv_i64: the floored quotient; x / 0 is 0; -2**63 / -1 wraps to -2**63. Vectorised where b is constant. */
 FO_FN fo_i64 fo_floordiv_i64(fo_i64 a, fo_i64 b) {
+#if defined(__GNUC__) && !defined(__CUDACC__)
+  if (__builtin_constant_p(b) && b > 0) { /* a multiplication */
+    fo_i64 n = a / b;
+    return n + ((a - n * b) >> 63);
+  }
+#endif
   fo_i64 d = b == 0 || b == -1 ? 1 : b;
   fo_i64 q = a / d - (a % d != 0 && (a < 0) != (d < 0));
   q = b == -1 ? (fo_i64)((fo_u64)0 - (fo_u64)a) : q;
   return b == 0 ? 0 : q;
 }
 
-/* fo_rem_i64: the remainder of the floored quotient, sign of b; x % 0 is 0. Not vectorised. */
+/* fo_truncdiv_i64: the quotient, rounded towards zero; x / 0 is 0; -2**63 / -1 wraps to -2**63. Vectorised where b is constant. */
+FO_FN fo_i64 fo_truncdiv_i64(fo_i64 a, fo_i64 b) {
+  fo_i64 q = a / (b == 0 || b == -1 ? 1 : b);
+  q = b == -1 ? (fo_i64)((fo_u64)0 - (fo_u64)a) : q;
+  return b == 0 ? 0 : q;
+}
+
+/* fo_rem_i64: the remainder of the floored quotient, sign of b; x % 0 is 0. Vectorised where b is constant. */
 FO_FN fo_i64 fo_rem_i64(fo_i64 a, fo_i64 b) {
+#if defined(__GNUC__) && !defined(__CUDACC__)
+  if (__builtin_constant_p(b) && b > 0) {
+    fo_i64 rest = a - a / b * b;
+    return rest + ((rest >> 63) & b);
+  }
+#endif
   fo_i64 d = b == 0 || b == -1 ? 1 : b;
   fo_i64 r = a % d;
   return r != 0 && (r < 0) != (d < 0) ? r + d : r;

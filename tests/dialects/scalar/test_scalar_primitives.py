@@ -205,6 +205,7 @@ TWO: dict[str, Callable[[int, int], int]] = {
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
     "floordiv": lambda x, y: x // y if y else 0,
+    "truncdiv": lambda x, y: -(-x // y) if (x < 0) != (y < 0) and y else x // y if y else 0,
     "rem": lambda x, y: x % y if y else 0,
     "max": max,
     "min": min,

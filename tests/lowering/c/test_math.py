@@ -270,12 +270,23 @@ def integers(dtype: Any) -> tuple[Array, Array]:
     return x, y
 
 
+def wrapped(value: int, itemsize: int) -> int:
+    half = 1 << (8 * itemsize - 1)
+    return (value + half) % (2 * half) - half
+
+
 @pytest.mark.parametrize("type_name", WHOLE)
 def test_integer_division_equals_numpy(lib: Library, type_name: str) -> None:
     x, y = integers(DTYPES[f"fo_{type_name}"])
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(lib(f"fo_floordiv_{type_name}", x, y), np.floor_divide(x, y))
         np.testing.assert_array_equal(lib(f"fo_rem_{type_name}", x, y), np.remainder(x, y))
+        if type_name[0] == "i":
+            found = zip(x.tolist(), y.tolist(), lib(f"fo_truncdiv_{type_name}", x, y).tolist(), strict=True)
+            assert all(
+                wrapped(abs(a) // abs(b) * (-1) ** ((a < 0) != (b < 0)) if b else 0, x.itemsize) == q
+                for a, b, q in found
+            )
 
 
 @pytest.mark.parametrize("type_name", WHOLE)

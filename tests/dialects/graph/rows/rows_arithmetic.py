@@ -185,6 +185,7 @@ ROWS: list[Row] = [
     binary("multiply", floats=lambda x, y: x * y, ints=lambda x, y: x * y, signed_zeros=True),
     binary("divide", floats=lambda x, y: x / y, signed_zeros=True),
     binary("floor_divide", floats=_floor_divided, ints=lambda x, y: x // y if y else 0, in_type=True),
+    binary("truncate_divide", ints=lambda x, y: (x - _truncated_rest(x, y)) // y if y else 0),
     binary("remainder", floats=_fmod, ints=lambda x, y: x % y if y else 0),
     binary("fmod", floats=np.fmod, ints=_truncated_rest, signed_zeros=True),
     binary("pow", floats=lambda x, y: np.power(x, y), ints=_power),
