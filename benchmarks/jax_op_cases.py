@@ -33,9 +33,9 @@ g.transpose(4, 3, 2, 1, 0); g.transpose(0, 2, 1, 4, 3); g.transpose(3, 1, 0, 4, 
 a.astype(jnp.float16); a.astype(jnp.bfloat16); a.astype(jnp.int8); a.astype(jnp.int32); a.astype(jnp.int64)
 a.astype(jnp.float64); a.astype(bool); h.astype(f32); w.astype(f32); e.astype(f32); n.astype(f32); k.astype(f32)
 u.astype(f32) / 255; l.astype(f32); n.astype(jnp.int8); l.astype(jnp.int32); t.astype(f32); h + h * 2; w * w + 1; n * 3 + 1
-k + k; l * l + 1; n // m; n % m; n // 7; lax.div(n, m); jnp.fmod(a, f32(0.7)); a % f32(0.7); a // f32(0.7); (u >> 2) & 3
-n.sum(1); k.sum(1, dtype=jnp.int32); h.sum(1); w.sum(0); e.sum(1); lax.population_count(n); lax.clz(n); jnp.exp(a); jnp.log(p)
-jnp.log1p(p); jnp.expm1(a); jnp.tanh(a); jnp.sin(a); jnp.cos(a); jnp.tan(a); jnp.arcsin(a * 0.1); jnp.arctan(a)
+k + k; l * l + 1; n // m; n % m; n // 7; n % 7; l // 7; lax.div(n, m); jnp.fmod(a, f32(0.7)); a % f32(0.7); a // f32(0.7)
+(u >> 2) & 3; n.sum(1); k.sum(1, dtype=jnp.int32); h.sum(1); w.sum(0); e.sum(1); lax.population_count(n); lax.clz(n); jnp.exp(a)
+jnp.log(p); jnp.log1p(p); jnp.expm1(a); jnp.tanh(a); jnp.sin(a); jnp.cos(a); jnp.tan(a); jnp.arcsin(a * 0.1); jnp.arctan(a)
 jnp.arctan2(a, b); jnp.sinh(a); jnp.arcsinh(a); jnp.arctanh(a * 0.1); jnp.sqrt(p); lax.rsqrt(p); jnp.cbrt(a); p ** f32(2.5)
 p**b; a**3; jnp.hypot(a, b); jnp.logaddexp(a, b); jnp.round(a); jnp.floor(a); jnp.sign(a); jnp.isfinite(a); jnp.nan_to_num(a)
 jnp.copysign(a, b); jnp.nextafter(a, b); jnp.exp2(a); jnp.log2(p); jnp.sinc(a); special.erf(a); special.erfc(a)

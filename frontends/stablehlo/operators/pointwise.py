@@ -8,6 +8,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BOOL, I8
 from fuse_opt.frontends.builder import Emitter, Value
 from fuse_opt.frontends.stablehlo.operators.bits import ordered
+from fuse_opt.frontends.stablehlo.operators.floored import floored
 from fuse_opt.frontends.stablehlo.operators.op import HANDLERS, Handler, HloOp, Results, handler
 
 SAME = {
@@ -111,6 +112,8 @@ def divide(h: HloOp, g: Emitter) -> Results:
 
 @handler("stablehlo.compare")
 def compare(h: HloOp, g: Emitter) -> Results:
+    if dtype(h.operand()) is BOOL and h.words("comparison_direction") == "NE":
+        return g.logical_xor(*h.operands)
     x, y = ((g.cast(value, I8) if dtype(value) is BOOL else value) for value in h.operands)
     if "TOTALORDER" in h.words("compare_type"):
         x, y = ordered(g, x), ordered(g, y)
@@ -119,7 +122,9 @@ def compare(h: HloOp, g: Emitter) -> Results:
 
 @handler("stablehlo.select")
 def select(h: HloOp, g: Emitter) -> Results:
-    return g.where(*h.operands)
+    """Also floored quotients and remainders, which are made of truncated ones."""
+    condition, x, y = h.operands
+    return floored(g, condition, x, y) or g.where(condition, x, y)
 
 
 @handler("stablehlo.clamp")
