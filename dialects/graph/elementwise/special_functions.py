@@ -1,4 +1,4 @@
-"""Special functions: digamma, Bessel functions; computed in f64 and rounded once, of f64 in f64."""
+"""Special functions: digamma, Bessel functions; computed in f64 and rounded once, of f64 in f64, digamma of f32 in f32."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.elementwise import FloatUnary
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype
 from fuse_opt.dialects.scalar import Scalar
-from fuse_opt.dialects.types.dtypes import F64
+from fuse_opt.dialects.types.dtypes import F32, F64
 
 
 class Special(FloatUnary):
@@ -64,20 +64,28 @@ _BELOW = (
 )  # fmt: skip
 _ASYMPTOTIC = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 """B(2k) / 2k."""
+_ROOT_OF_F32 = (1532632 / 2**20, 3.70066018591262659542e-7, 1.408431e-14)
+_ABOVE_OF_F32 = (0.25479851023250261, -0.44981331915268368, -0.43916936919946835, -0.061041765350579073)
+_BELOW_OF_F32 = (1.0, 1.5890202430554952, 0.65341249856146947, 0.063851690523355715)
+"""The same for 24 bits."""
 
 
 @irdl_op_definition
 class DigammaOp(Special):
     """The derivative of lgamma(x): infinite for zeros, with the opposite sign; NaN for -1, -2 ... and -inf.
 
-    Below 0 it has zeros between the poles: there the error is one of max(|digamma(x)|, 1).
+    Below 0 it has zeros between the poles: there the error is one of max(|digamma(x)|, 1). f32 is computed in f32.
     """
 
     name = "graph.digamma"
     ULPS: ClassVar[float | None] = 8.0
     SLACK: ClassVar[float] = 16
 
+    def scalar(self, x: Scalar) -> Scalar:
+        return self.in_f64(x) if x.dtype is F32 else super().scalar(x)
+
     def in_f64(self, x: Scalar) -> Scalar:
+        """In the type of x, which is f32 or f64."""
         negative = x < 0.0
         y = sc.where(negative, 1.0 - x, x)
         value = sc.where(y < 3.0, _digamma_small(y), _digamma_large(sc.maximum(y, 3.0)))
@@ -90,13 +98,18 @@ def _digamma_small(y: Scalar) -> Scalar:
     """Between 0 and 3, about the zero."""
     below, above = y < 1.0, y >= 2.0
     t = sc.where(below, y + 1.0, sc.where(above, y - 1.0, y))
-    g = ((t - _ROOT[0]) - _ROOT[1]) - _ROOT[2]
-    value = g * (_NEAR_ROOT + polynomial(_ABOVE, t - 1.0) / polynomial(_BELOW, t - 1.0))
+    root, numerator, divisor = (_ROOT, _ABOVE, _BELOW) if y.dtype is F64 else (_ROOT_OF_F32, _ABOVE_OF_F32, _BELOW_OF_F32)
+    g = ((t - root[0]) - root[1]) - root[2]
+    value = g * (_NEAR_ROOT + polynomial(numerator, t - 1.0) / polynomial(divisor, t - 1.0))
     return sc.where(below, value - 1.0 / y, sc.where(above, value + 1.0 / t, value))
 
 
 def _digamma_large(y: Scalar) -> Scalar:
-    """From 3 on, by the recurrence up to where the asymptotic series is exact."""
+    """From 3 on, where the asymptotic series is exact for f32; of f64 by the recurrence up to where it is."""
+    if y.dtype is F32:
+        reciprocal = 1.0 / y
+        square = reciprocal * reciprocal
+        return (sc.log(y) - 0.5 * reciprocal) - square * polynomial(_ASYMPTOTIC[:-1], square)
     shift: Scalar = sc.constant(0.0, y.dtype)
     for _ in range(7):
         low = y < 10.0
