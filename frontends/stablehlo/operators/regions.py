@@ -188,7 +188,10 @@ def _other_pair(element: DType, way: int, count: int) -> tuple[Array, Array]:
 
 
 def arg_direction(h: HloOp, block: Block) -> str | None:
-    """`GT` or `LT` where a region of values and positions gives the first largest or smallest value, NaN before all."""
+    """
+    `GT` or `LT` where a region of values and positions gives the first largest or smallest value, NaN before all. Of two NaN that
+    do not come in order it may give either, as that of JAX does: nothing says in which order values are reduced.
+    """
     if not _sees_order_only(block):
         return None
     element, counter = dtype(h.operand(0)), dtype(h.operand(1))
@@ -203,7 +206,8 @@ def arg_direction(h: HloOp, block: Block) -> str | None:
         same = (a == b) | (nan[0] & nan[1])
         first = np.where(same, i < j, nan[0] | (~nan[1] & (x > y)))
         value, place = np.where(first, a, b), np.where(first, i, j)
-        if np.array_equal(got[1], place) and np.array_equal(got[0], value, equal_nan=a.dtype.kind == "f"):
+        is_either = nan[0] & nan[1] & (i > j)
+        if np.array_equal(got[1][~is_either], place[~is_either]) and np.array_equal(got[0], value, equal_nan=a.dtype.kind == "f"):
             return direction
     return None
 
