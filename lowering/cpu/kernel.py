@@ -42,7 +42,7 @@ from fuse_opt.lowering.loops.vector_widths import padded
 FEWEST_TASKS = 32
 """Tasks below which long rows of elements are cut."""
 SHORTEST_LOOP = 8
-"""Elements; a shorter innermost dimension is written out."""
+"""Elements; a shorter innermost dimension is written out, and one of so many bytes, for which there are no vectors."""
 MOST_WRITTEN_OUT = 400
 """Simple operations of an iteration that is written out."""
 IN_REGISTERS = 128
@@ -127,9 +127,16 @@ def _element_work(loop_body: LoopBody) -> int:
     return sum(body_cost(node.op) if node.op else 1 for node in loop_body.nodes) + len(loop_body.stores)
 
 
+def _longest_written_out(loop_body: LoopBody) -> int:
+    """Elements of an innermost dimension up to which it is written out."""
+    widest = max((dtype(node.value).itemsize for node in loop_body.nodes), default=1)
+    longest = SHORTEST_LOOP - 1 if widest > 1 else SHORTEST_LOOP
+    return min(longest, MOST_WRITTEN_OUT // max(_element_work(loop_body), 1))
+
+
 def _shortest_split(loop_body: LoopBody) -> int:
     """The least number of elements of an innermost loop that a dimension is split for: of any where all are written out."""
-    written_out = not loop_body.is_row and _element_work(loop_body) * (SHORTEST_LOOP - 1) <= MOST_WRITTEN_OUT
+    written_out = not loop_body.is_row and _longest_written_out(loop_body) >= SHORTEST_LOOP - 1
     return 2 if written_out else SHORTEST_SPLIT
 
 
@@ -174,7 +181,7 @@ class PassLoops(DeferredRows):
             self.build_stage(stage, self.root, {counted: (self.begin, self.end)})
             return work
         *outer, inner = dims
-        if not may_exceed(inner.extent, SHORTEST_LOOP - 1) and estimate(inner.extent) * work <= MOST_WRITTEN_OUT:
+        if not may_exceed(inner.extent, _longest_written_out(loop_body)):
             return self._build_written_out(outer, inner) * work
         rows = extent(outer)
         part = inner.extent

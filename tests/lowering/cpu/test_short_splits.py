@@ -54,9 +54,12 @@ def test_images_in_blocks() -> None:
     np.testing.assert_array_equal(fuse_opt.compile(text)(x), fuse_opt.evaluate(text, x))
 
 
-@pytest.mark.parametrize(("times", "is_written_out"), [(2, True), (7, True), (8, False)])
-def test_no_division_for_each_element(times: int, is_written_out: bool) -> None:
-    """Of eight elements a loop is made."""
-    source = fuse_opt.compile(repeated("f32", (64,), 0, times)).source
+@pytest.mark.parametrize(
+    ("name", "times", "is_written_out"),
+    [("f32", 2, True), ("f32", 7, True), ("f32", 8, False), ("i8", 8, True), ("i8", 9, False), ("f16", 8, False)],
+)
+def test_no_division_for_each_element(name: str, times: int, is_written_out: bool) -> None:
+    """Of eight elements a loop is made, but for bytes, for eight of which there are no vectors."""
+    source = fuse_opt.compile(repeated(name, (64,), 0, times)).source
     assert f"/ {times}]" not in source
     assert (f"i * {times} + {times - 1}]" in source) == is_written_out
