@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import BOOL, I64
+from fuse_opt.dialects.interfaces.shapes import dtype, is_static
+from fuse_opt.dialects.types.dtypes import BOOL, I32, I64, DType
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 from fuse_opt.frontends.stablehlo.operators.dynamic_slices import overwritten
 from fuse_opt.frontends.stablehlo.operators.op import HloOp, Results, handler
@@ -51,14 +52,21 @@ def _gathered(h: HloOp, g: Emitter, sizes: list[int]) -> Results:
     collapsed = {*numbers.get("collapsed_slice_dims", [])} == {*axes}
     if not axes or not whole or not collapsed or any(sizes[axis] != 1 for axis in axes):
         return _gather_elements(h, g, numbers, sizes)
-    positions = _positions(g, indices, numbers, "start_indices_batching_dims", [shape[axis] for axis in axes])
+    limits = [shape[axis] for axis in axes]
+    if len(axes) > 1 and not batch and not window and is_static(x) and is_static(indices) and 0 not in shape:
+        narrow = prod(shape) < 2**31 and dtype(indices) is I32
+        return _elements_at(g, g.permute_dims(x, axes=axes), _vectors(g, indices, numbers, (), I32 if narrow else I64))
+    positions = _positions(g, indices, numbers, "start_indices_batching_dims", limits)
     lead = rank(positions) - 1
     if len(axes) == 1 and not batch:
         y = g.take(x, g.reshape(positions, shape=extents(positions)[:-1]), axis=axes[0])
         y = g.permute_dims(y, axes=[*range(axes[0], axes[0] + lead), *range(axes[0]), *range(axes[0] + lead, rank(y))])
     elif len(axes) == 1 and not window and lead == len(batch) + 1:
+        # Along rows elements are read by the kernel that wants them, in other lines by a loop of their own, line by line.
+        is_row = axes[0] == rank(x) - 1 and is_static(x) and is_static(positions)
+        read = g.read_at if is_row else g.take_along_axis
         x = g.permute_dims(x, axes=[*batch, *axes])
-        y = g.take_along_axis(x, g.reshape(positions, shape=extents(positions)[:-1]), axis=-1)
+        y = read(x, g.reshape(positions, shape=extents(positions)[:-1]), axis=-1)
     else:
         x = g.permute_dims(x, axes=[*batch, *axes, *window])
         y = g.gather_nd(x, positions, batch_dims=len(batch) or None)
@@ -153,13 +161,29 @@ def _positions(g: Emitter, indices: Value, numbers: dict[str, list[int]], batche
     return g.concat(*clipped, axis=-1) if len(clipped) > 1 else clipped[0]
 
 
-def _vectors(g: Emitter, indices: Value, numbers: dict[str, list[int]], batch: Sequence[int]) -> Value:
+def _elements_at(g: Emitter, x: Value, indices: Value) -> Value:
+    """Single elements, by their places in x, flat: what reads them may be part of a kernel with others."""
+    shape, lead, given = extents(x), extents(indices)[:-1], dtype(indices)
+    element = I32 if prod(shape) < 2**31 else I64
+    flat: Value | None = None
+    for axis, limit in enumerate(shape):
+        place = g.clip(_column(g, indices, axis), g.number(0, given), g.number(limit - 1, given))
+        place = g.multiply(g.cast(place, element), g.number(prod(shape[axis + 1 :]), element))
+        flat = place if flat is None else g.add(flat, place)
+    assert flat is not None
+    y = g.read_at(g.reshaped(x, [prod(shape)]), g.reshaped(flat, [prod(lead)]), axis=0)
+    return g.reshaped(y, lead)
+
+
+def _vectors(
+    g: Emitter, indices: Value, numbers: dict[str, list[int]], batch: Sequence[int], element: DType = I64
+) -> Value:
     """Index vectors on the last axis, the axes of `batch` first."""
     vector = numbers.get("index_vector_dim", [0])[0]
     if vector == rank(indices):
         indices = g.expand_dims(indices, axes=[vector])
     rest = [axis for axis in range(rank(indices)) if axis not in (*batch, vector)]
-    return g.permute_dims(g.cast(indices, I64), axes=[*batch, *rest, vector])
+    return g.permute_dims(g.cast(indices, element), axes=[*batch, *rest, vector])
 
 
 def _column(g: Emitter, indices: Value, number: int) -> Value:

@@ -207,7 +207,9 @@ def arg_direction(h: HloOp, block: Block) -> str | None:
         first = np.where(same, i < j, nan[0] | (~nan[1] & (x > y)))
         value, place = np.where(first, a, b), np.where(first, i, j)
         is_either = nan[0] & nan[1] & (i > j)
-        if np.array_equal(got[1][~is_either], place[~is_either]) and np.array_equal(got[0], value, equal_nan=a.dtype.kind == "f"):
+        if np.array_equal(got[1][~is_either], place[~is_either]) and np.array_equal(
+            got[0], value, equal_nan=a.dtype.kind == "f"
+        ):
             return direction
     return None
 

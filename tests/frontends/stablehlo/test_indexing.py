@@ -58,7 +58,13 @@ CASES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "truth": (lambda x: jnp.argmax(x > 0.5, 1), "graph.argmax", (X,)),
     "falsehood": (lambda x: jnp.argmin(x > 0.5, 0), "graph.argmin", (X,)),
     "choice": (lambda x, y: jnp.select([x > 1, x < -1, y > 0], [x, y, x + y], 7.0), "graph.argmax", (X, Y)),
-    "matrix": (lambda x, i: jnp.take_along_axis(x, i, 1), "graph.take_along_axis", (X[0], ids(-5, 5, 9, 8))),
+    "elements": (lambda x, i: x[i, i[::-1]], "graph.read_at", (X[0], ids(-5, 5, 9, 8))),
+    "elements of wide positions": (
+        lambda x, i, j: x[i.astype("int8"), j, 2],
+        "graph.read_at",
+        (X, ids(-9, 9, 4), ids(-20, 20, 3, 1)),
+    ),
+    "matrix": (lambda x, i: jnp.take_along_axis(x, i, 1), "graph.read_at", (X[0], ids(-5, 5, 9, 8))),
     "columns": (lambda x, i: jnp.take_along_axis(x, i, 0), "graph.take_along_axis", (X[0], ids(0, 9, 3, 5))),
 }
 
