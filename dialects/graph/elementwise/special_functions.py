@@ -98,7 +98,9 @@ def _digamma_small(y: Scalar) -> Scalar:
     """Between 0 and 3, about the zero."""
     below, above = y < 1.0, y >= 2.0
     t = sc.where(below, y + 1.0, sc.where(above, y - 1.0, y))
-    root, numerator, divisor = (_ROOT, _ABOVE, _BELOW) if y.dtype is F64 else (_ROOT_OF_F32, _ABOVE_OF_F32, _BELOW_OF_F32)
+    root, numerator, divisor = (
+        (_ROOT, _ABOVE, _BELOW) if y.dtype is F64 else (_ROOT_OF_F32, _ABOVE_OF_F32, _BELOW_OF_F32)
+    )
     g = ((t - root[0]) - root[1]) - root[2]
     value = g * (_NEAR_ROOT + polynomial(numerator, t - 1.0) / polynomial(divisor, t - 1.0))
     return sc.where(below, value - 1.0 / y, sc.where(above, value + 1.0 / t, value))

@@ -14,10 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.interfaces.shapes import dtype, is_static
 from fuse_opt.dialects.types.dtypes import F32, F64, I64, DType
 from fuse_opt.frontends.builder import Array, Emitter, Value, extents, rank
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
+
+_TAP_OF_ROWS, _TAP_OF_LINES = 40, 8
+"""Multiplications of a product that take as long as one at a place that is read: along rows, where such are gathered, and along
+other axes."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ def resize(n: Node, g: Emitter) -> Results:
     sizes = (n.known_integers(3) or []) if n.opset >= 11 else []
     transformation = "asymmetric" if n.opset < 11 else n.text("coordinate_transformation_mode", "half_pixel")
     region = n.known(1).reshape(-1) if transformation == "tf_crop_and_resize" else np.zeros(0)
-    shape = extents(x)
+    shape, element = extents(x), dtype(x)
     scales = [float(factor) for factor in factors] if factors.size else _scales(n, shape, axes, sizes)
     keeps = n.text("keep_aspect_ratio_policy", "stretch") != "stretch"
     for number, (axis, scale) in enumerate(zip(axes, scales, strict=True)):
@@ -141,7 +145,7 @@ def resize(n: Node, g: Emitter) -> Results:
             continue
         sampling = Sampling(shape[axis], wanted, length, scale, transformation, (start, end))
         x = _sampled(n, g, x, axis, sampling)
-    return x
+    return g.cast(x, element)
 
 
 def _scales(n: Node, shape: tuple[int, ...], axes: list[int], sizes: list[int]) -> list[float]:
@@ -179,18 +183,35 @@ def _nearest_read(n: Node, g: Emitter, x: Value, axis: int, places: Array) -> Va
 
 
 def _multiplied(n: Node, g: Emitter, x: Value, axis: int, matrix: Array) -> Value:
-    last, element = rank(x) - 1, dtype(x)
+    """The sums of elements of an axis with the weights in rows of a matrix, in f32 or f64: nothing rounds them yet."""
+    last = rank(x) - 1
+    x = x if dtype(x) is F64 else g.cast(x, F32)
+    taps = int((matrix != 0).sum(1).max(initial=0))
+    if is_static(x) and taps * (_TAP_OF_ROWS if axis == last else _TAP_OF_LINES) < matrix.shape[1]:
+        return _tapped(n, g, x, axis, matrix, taps)
     there = [k for k in range(rank(x)) if k != axis] + [axis]
     back = [*range(axis), last, *range(axis, last)]
-    computed = x if element.is_float else g.cast(x, F32)
-    weights = g.cast(n.constant(matrix.astype(np.float32)), dtype(computed))
-    y = g.permute_dims(g.matmul(g.permute_dims(computed, axes=there), weights, transpose_rhs=True), axes=back)
-    return g.cast(y, element)
+    weights = g.cast(n.constant(matrix.astype(np.float32)), dtype(x))
+    return g.permute_dims(g.matmul(g.permute_dims(x, axes=there), weights, transpose_rhs=True), axes=back)
+
+
+def _tapped(n: Node, g: Emitter, x: Value, axis: int, matrix: Array, taps: int) -> Value:
+    """The same where few weights are not zero, term by term."""
+    places = np.argsort(matrix == 0, axis=1, kind="stable")[:, :taps]
+    weights = np.take_along_axis(matrix, places, 1).astype(np.float32)
+    shape = [-1 if k == axis else 1 for k in range(rank(x))]
+    total: Value | None = None
+    for tap in range(taps):
+        at = g.reshape(n.constant(places[:, tap].astype(np.int32)), shape=shape)
+        weight = g.cast(g.reshape(n.constant(weights[:, tap].copy()), shape=shape), dtype(x))
+        term = g.multiply(g.read_at(x, at, axis=axis), weight)
+        total = term if total is None else g.add(total, term)
+    return g.like(0.0, x) if total is None else total
 
 
 @handler("Upsample")
 def upsample(n: Node, g: Emitter) -> Results:
-    x, mode = n.operand(0), n.text("mode", "nearest")
+    x, mode, element = n.operand(0), n.text("mode", "nearest"), dtype(n.operand(0))
     given: Any = n.known(1).reshape(-1) if n.has(1) else n.attributes.get("scales", ())
     for axis, factor in enumerate(given):
         scale, size = float(factor), extents(x)[axis]
@@ -203,7 +224,7 @@ def upsample(n: Node, g: Emitter) -> Results:
         sampling = Sampling(size, int(length), length, scale, "asymmetric", (0.0, 1.0))
         coefficients = _nearest("floor") if mode == "nearest" else _linear
         x = _multiplied(n, g, x, axis, sampling_matrix(sampling, coefficients, False))
-    return x
+    return g.cast(x, element)
 
 
 @handler("AffineGrid")
