@@ -4,7 +4,7 @@
  * of f32 are kept in f64 and rounded for each element. A `late` total is without the row where it stands; with `backwards` they begin
  * at the last row. */
 #define LINES 8
-#define MOST_COLUMNS 1024
+#define MOST_COLUMNS 2048
 #define JOINED(total, element) (joins_sums ? (total) + (element) : (total) * (element))
 #define TOTALS(number, name, type, wide) \
   static inline __attribute__((always_inline)) void run_##name( \

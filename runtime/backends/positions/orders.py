@@ -16,11 +16,12 @@ from fuse_opt.runtime.backends.positions.calls import (
     lines_along,
 )
 from fuse_opt.runtime.host.c_records import number_in
+from fuse_opt.runtime.host.thread_pool import num_threads
 
 _LINES_TOGETHER, _FEW_TASKS = number_in(ORDERS, "LINES"), 4
 """Lines whose running totals a task takes together, as each waits for its last one; tasks that are worth more than that."""
 _LEAST_COLUMNS = 512
-"""Of running totals side by side: memory is asked for ahead along rows."""
+"""Of running totals side by side, and as many as there are threads for: memory is asked for ahead along rows."""
 _MOST_COLUMNS = number_in(ORDERS, "MOST_COLUMNS")
 _SEARCHED = 1024
 """Values whose places a task looks for."""
@@ -38,7 +39,7 @@ def running_total(m: CallMaker, join: int) -> IndexingCall | None:
     if record.inner == 1:
         record.block = max(1, min(record.outer // _FEW_TASKS, _LINES_TOGETHER))
         return m.done("fuse_run_totals", -(-record.outer // record.block), record, [], [])
-    some = max(-(-record.outer * record.inner // MOST_RANGES), _LEAST_COLUMNS)
+    some = max(-(-record.outer * record.inner // min(num_threads(), MOST_RANGES)), _LEAST_COLUMNS)
     record.block = min(record.inner, some, _MOST_COLUMNS)
     return m.done("fuse_run_totals", record.outer * -(-record.inner // record.block), record, [], [])
 
