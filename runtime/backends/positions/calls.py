@@ -16,6 +16,7 @@ from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler
 from fuse_opt.runtime.host.c_records import fields_of, runtime_text
 from fuse_opt.runtime.host.program_call import LoopRow
+from fuse_opt.runtime.host.thread_pool import num_threads
 
 _SOURCE, ORDERS = "backends/positions/indexing_tasks.c", "backends/positions/order_tasks.c"
 _TASKS = (
@@ -205,8 +206,8 @@ class CallMaker:
         return self.done("fuse_gather_rows", tasks, record, named.indices, named.refs)
 
     def writing(self, record: RowsRecord, named: Named) -> IndexingCall:
-        """Tasks that are parts of the rows, few of them where each would look at many indices for little."""
-        parts = (record.rows + record.count) * record.bytes // (4 * TASK_BYTES)
+        """Tasks that are parts of the rows: no more than threads, as each looks at all indices, and few of few bytes."""
+        parts = min((record.rows + record.count) * record.bytes // (4 * TASK_BYTES), num_threads())
         record.chunk = -(-record.rows // max(1, min(MOST_RANGES, record.rows, parts)))
         return self.done("fuse_put_rows", -(-record.rows // record.chunk), record, named.indices, named.refs)
 

@@ -221,11 +221,35 @@ void fuse_check_rows(void *arg, long begin, long end) {
       JOIN_LINE(name, type, wide, 4, SMALLER) \
     } \
   }
+/* Updates of rows that are elements, in order: of those from `first` to `last`, but for one that is skipped. */
+struct places {
+  const int64_t *rows;
+  int64_t count, step /* of the updates */, first, last, skipped;
+};
+#define UPDATE(type, wide, a, b) (b)
+#define PUT_ELEMENTS(type, wide, join, how) \
+  case join: \
+    for (int64_t k = 0; k < at->count; k++) { \
+      const int64_t row = at->rows[k]; \
+      if (row >= at->first && row < at->last && row != at->skipped) to[row] = how(type, wide, to[row], from[k * at->step]); \
+    } \
+    return;
+#define PUTS(number, name, type, wide) \
+  static void put_elements_##name(int64_t join, type *restrict to, const type *restrict from, const struct places *restrict at) { \
+    switch (join) { \
+      PUT_ELEMENTS(type, wide, 0, UPDATE) \
+      PUT_ELEMENTS(type, wide, 1, ADD) \
+      PUT_ELEMENTS(type, wide, 2, MULTIPLY) \
+      PUT_ELEMENTS(type, wide, 3, LARGER) \
+      PUT_ELEMENTS(type, wide, 4, SMALLER) \
+    } \
+  }
 #define ALL_TYPES(X) \
   X(0, i8, int8_t, uint32_t) X(1, i16, int16_t, uint32_t) X(2, i32, int32_t, uint32_t) X(3, i64, int64_t, uint64_t) \
   X(4, ui8, uint8_t, uint32_t) X(5, ui16, uint16_t, uint32_t) X(6, ui32, uint32_t, uint32_t) \
   X(7, ui64, uint64_t, uint64_t) X(8, f32, float, float) X(9, f64, double, double)
 ALL_TYPES(JOINS)
+ALL_TYPES(PUTS)
 
 /* Joins `count` elements with as many updates. */
 static void join_line(int64_t type, int64_t join, char *to, const char *from, int64_t count) {
@@ -242,6 +266,15 @@ static inline int64_t type_bytes(int64_t type) {
   return bytes[type];
 }
 
+static void put_elements(int64_t type, int64_t join, char *to, const char *from, const struct places *at) {
+  switch (type) {
+#define CASE(number, name, type, wide) \
+  case number: put_elements_##name(join, (type *)to, (const type *)from, at); return;
+    ALL_TYPES(CASE)
+#undef CASE
+  }
+}
+
 /* The rows from `begin` on, as many as a task has: first what is there, then all updates that name one of them. */
 void fuse_put_rows(void *arg, long begin, long end) {
   struct fuse_rows *call = arg;
@@ -251,14 +284,22 @@ void fuse_put_rows(void *arg, long begin, long end) {
   if (last > call->rows) last = call->rows;
   if (call->fills) memset(out + first * bytes, 0, (size_t)((last - first) * bytes));
   else if (out != x) memcpy(out + first * bytes, x + first * bytes, (size_t)((last - first) * bytes));
-  int64_t rows[BATCH];
-  for (int64_t k = 0; k < call->count; k++) {
-    if (k % BATCH == 0) rows_of(call, k, call->count - k < BATCH ? call->count - k : BATCH, rows);
-    int64_t row = rows[k % BATCH];
-    if (row < first || row >= last || row == call->skipped) continue;
-    const char *update = call->scalar ? values : values + k * bytes;
-    if (call->join) join_line(call->type, call->join, out + row * bytes, update, bytes / type_bytes(call->type));
-    else move(out + row * bytes, update, bytes);
+  int64_t rows[BATCH], width = bytes / type_bytes(call->type);
+  for (int64_t some = 0, size; some < call->count; some += size) {
+    size = call->count - some < BATCH ? call->count - some : BATCH;
+    rows_of(call, some, size, rows);
+    if (width == 1) {
+      const struct places at = {rows, size, !call->scalar, first, last, call->skipped};
+      put_elements(call->type, call->join, out, call->scalar ? values : values + some * bytes, &at);
+      continue;
+    }
+    for (int64_t k = 0; k < size; k++) {
+      int64_t row = rows[k];
+      if (row < first || row >= last || row == call->skipped) continue;
+      const char *update = call->scalar ? values : values + (some + k) * bytes;
+      if (call->join) join_line(call->type, call->join, out + row * bytes, update, width);
+      else move(out + row * bytes, update, bytes);
+    }
   }
 }
 
