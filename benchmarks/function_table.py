@@ -55,7 +55,7 @@ def _array_difference(ours: Any, peer: Any) -> str:
     theirs: Array = peer.astype(np.float64)
     same = (mine == theirs) | (np.isnan(mine) & np.isnan(theirs))
     with np.errstate(all="ignore"):
-        relative = np.where(same, 0.0, np.abs(mine - theirs) / (1 + np.abs(theirs)))
+        relative: Array = np.where(same, 0.0, np.abs(mine - theirs) / (1 + np.abs(theirs)))
     return "" if bool((relative <= bound).all()) else f"other values: by {relative.max():.2g}"
 
 

@@ -15,6 +15,7 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.dtypes import DType, Kind
+from fuse_opt.dialects.types.extents import is_number
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, Loaded
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
 from fuse_opt.lowering.kernel.iteration_space import SHORTEST_SPLIT, LoopSpace, as_expr, index_dims, simplify_space
@@ -215,7 +216,8 @@ class ElementEmitter:
         """What one iteration contributes to a reduction."""
         assert node.op is not None
         operands = self.operand_values(node, scope)
-        return emit_body(scope, node.op.body(), operands, self._position_in(node, scope), _hints_in(node, scope))
+        position, hints = self._position_in(node, scope), _hints_in(node, scope)
+        return emit_body(scope, node.op.body(), operands, position, hints, position.is_short)
 
     def define(self, node: ScalarNode, value: SSAValue, scope: Scope) -> None:
         """Makes the result of an op known, rounded to the element type as the IR says."""
@@ -269,7 +271,8 @@ class ElementEmitter:
         home = max(homes, key=lambda other: other.depth, default=scope.root)
         operands = self.operand_values(node, home)
         body = node.op.body()
-        value = emit_body(home, body, operands, self._position_in(node, home), _hints_in(node, home))
+        position, hints = self._position_in(node, home), _hints_in(node, home)
+        value = emit_body(home, body, operands, position, hints, position.is_short)
         if body.function == "constant":
             home.values[node] = value
         elif body.function == "operand" and _same_type(node, source := node.operands[int(body.value)]):
@@ -311,6 +314,11 @@ class _Positions:
 
     def __call__(self, axis: int) -> SSAValue:
         return self.scope.index(self.emitter.opened(self.expressions[axis], self.scope))
+
+    def is_short(self, axis: int) -> bool:
+        """Whether 32 bits hold it."""
+        low, high = self.expressions[axis].bounds
+        return is_number(low) and is_number(high) and low >= -(2**31) and high < 2**31
 
 
 def _hints_in(node: ScalarNode, scope: Scope) -> Callable[[sc.Scalar], list[str]]:

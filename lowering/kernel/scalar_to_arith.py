@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, cast
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, UnitAttr, i1
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, UnitAttr, i1, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from fuse_opt.dialects.scalar import Scalar, topological
-from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind
+from fuse_opt.dialects.types.dtypes import BOOL, I32, I64, DType, Kind
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.made_ops import number_op, scalar_op
 
@@ -65,9 +65,10 @@ def emit_body(
     operands: Sequence[SSAValue],
     position: Callable[[int], SSAValue],
     hints: Callable[[Scalar], Iterable[str]] = lambda node: (),
+    is_short: Callable[[int], bool] = lambda axis: False,
 ) -> SSAValue:
     """The value of a scalar body over operands in their compute types; `position` gives the result's index on an axis, `hints`
-    attributes of the op of a node."""
+    attributes of the op of a node, and `is_short` says which axes i32 counts."""
     values: dict[int, SSAValue] = {}
     for node in topological(body):
         match node.function:
@@ -81,6 +82,10 @@ def emit_body(
                 )
             case "index":
                 value = sink.add(arith.IndexCastOp(position(int(node.value)), value_type(node.dtype)))
+            case "cast" if node.dtype.is_float and _counts(node.args[0], is_short):
+                # Of i32 vectors of floats are made by one instruction, of i64 on few machines.
+                counted = sink.add(arith.IndexCastOp(position(int(node.args[0].value)), i32))
+                value = emit_cast(sink, counted, I32, node.dtype)
             case "cast":
                 value = emit_cast(sink, values[id(node.args[0])], node.args[0].dtype, node.dtype)
             case "bitcast":
@@ -94,6 +99,11 @@ def emit_body(
                     value.owner.attributes.update((hint, UnitAttr()) for hint in hints(node))
         values[id(node)] = value
     return values[id(body)]
+
+
+def _counts(node: Scalar, is_short: Callable[[int], bool]) -> bool:
+    """Whether a number is an index that i32 holds."""
+    return node.function == "index" and node.dtype is I64 and is_short(int(node.value))
 
 
 def emit_combine(sink: OpSink, primitive: str, dtype: DType, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
