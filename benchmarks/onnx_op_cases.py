@@ -85,10 +85,10 @@ DepthToSpace(x32, blocksize=2, mode="CRD"); SpaceToDepth(even, blocksize=2); Tri
 EyeLike(a); Reshape(a, c([-1])); Identity(a); ReverseSequence(a, lengths, batch_axis=0, time_axis=1)
 Einsum(a, row1, equation="ij,j->i"); Einsum(s, s, equation="bij,bij->bi"); Einsum(s, equation="ijk->kji")
 Einsum(a, equation="ii->i"); MatMul(a, row1); Gemm(a, f(len(a), 16), f(16)); MatMulInteger(k, c([[3] * 33] * len(k), np.int8))
-LSTM(steps, f(1, 256, 64), f(1, 256, 64), outs=1, hidden_size=64)
-GRU(steps, f(1, 192, 64), f(1, 192, 64), outs=1, hidden_size=64); Conv(x, f(31, 1, 3, 3), group=31, pads=[1, 1, 1, 1])
-GridSample(x, grid); SoftmaxCrossEntropyLoss(a, i); NegativeLogLikelihoodLoss(a, i); Col2Im(windows, c([size, size]), c([3, 3]))
-Dropout(a); Cast(p, to=types['u8'])
+LSTM(steps, f(1, 256, 64, scale=0.1), f(1, 256, 64, scale=0.1), outs=1, hidden_size=64)
+GRU(steps, f(1, 192, 64, scale=0.1), f(1, 192, 64, scale=0.1), outs=1, hidden_size=64)
+Conv(x, f(31, 1, 3, 3), group=31, pads=[1, 1, 1, 1]); GridSample(x, grid); SoftmaxCrossEntropyLoss(a, i)
+NegativeLogLikelihoodLoss(a, i); Col2Im(windows, c([size, size]), c([3, 3])); Dropout(a); Cast(p, to=types['u8'])
 """
 """Lines of operators; `arguments` has what their letters are. `c(...)` is a constant, `f(...)` one of f32."""
 
@@ -146,8 +146,8 @@ class _Scope(dict[str, Any]):
 def case(text: str, given: Mapping[str, Any]) -> Case:
     rng = np.random.default_rng(1)
 
-    def floats(*extents: int, least: float | None = None) -> Constant:
-        drawn = rng.standard_normal(extents).astype(np.float32)
+    def floats(*extents: int, least: float | None = None, scale: float = 1.0) -> Constant:
+        drawn = rng.standard_normal(extents).astype(np.float32) * np.float32(scale)
         return Constant(drawn if least is None else np.abs(drawn) + np.float32(least))
 
     def constant(value: Any, dtype: Any = np.int64) -> Constant:
