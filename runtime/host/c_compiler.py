@@ -101,8 +101,8 @@ class CCompiler:
     ) -> Path:
         """
         The shared object of the C text `source`, from `cache` where it is there; `extra` are arguments more, such as
-        "-pthread", `timeout` are seconds. The mathematical library is linked. Raises `CompileError`, and `OSError` from the
-        cache.
+        "-pthread", `timeout` are seconds. The mathematical library is linked. Raises `CompileError`, also where no file can be
+        written.
         """
         key = self.shared_key(source, extra)
 
@@ -122,7 +122,7 @@ class CCompiler:
     ) -> ctypes.CDLL:
         """
         The object of `compile_shared`, loaded. One that cannot be loaded, or lacks one of the functions, leaves the cache,
-        and is built once more. Raises `CompileError`, and `OSError` from the cache.
+        and is built once more. Raises `CompileError`.
         """
         key = self.shared_key(source, extra)
         return self._loaded(
@@ -197,6 +197,8 @@ class CCompiler:
             return cache.get_or_build(key, suffix, build)
         except ValueError as error:
             raise CompileError(f"'{self.path}' made no object and did not say why") from error
+        except OSError as error:  # of a full disk, say: what needs no object runs all the same
+            raise CompileError(_cause(error)) from error
 
     def shared_key(self, source: str, extra: Sequence[str] = ()) -> tuple[str, ...]:
         """All that the object of `compile_shared` depends on."""

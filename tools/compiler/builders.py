@@ -195,11 +195,18 @@ class _CudaText:
 @cache
 def has_c_compiler() -> bool:
     """Warns where there is none."""
-    from fuse_opt.runtime.host.c_compiler import compiler_problem, find_c_compiler
+    from fuse_opt.runtime.host.c_compiler import CompileError, compiler_problem, find_c_compiler
+    from fuse_opt.runtime.host.thread_pool import pool_library
 
-    if find_c_compiler() is not None:
-        return True
-    reason = compiler_problem().partition("\n")[0]
+    if find_c_compiler() is None:
+        problem = compiler_problem()
+    else:
+        try:
+            pool_library()  # without which no program runs
+            return True
+        except CompileError as error:
+            problem = str(error)
+    reason = problem.partition("\n")[0]
     warnings.warn(
         f"no C compiler works here{reason and f', as {reason}'}: programs run on the reference, slowly (set FUSE_OPT_CC or CC)",
         RuntimeWarning,

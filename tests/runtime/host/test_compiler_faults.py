@@ -169,6 +169,32 @@ def test_a_full_temporary_folder_is_said(
     assert problem == f"no file for it can be written '{tmp_path}': No space left on device (TMPDIR names the folder)"
 
 
+DISKS = """
+import errno, os, sys, numpy as np, fuse_opt
+from fuse_opt.runtime import disk_cache
+put, left = disk_cache._put, int(sys.argv[1])
+def full(*args):
+    global left
+    left -= 1
+    if left < 0:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    put(*args)
+disk_cache._put = full
+x = np.arange(8, dtype=np.float32) / 8
+np.testing.assert_allclose(fuse_opt.compile(sys.argv[2], "cpu")(x), np.exp(x), rtol=1e-6)
+"""
+
+
+@pytest.mark.parametrize("files", (0, 4, 6))
+def test_programs_run_where_a_disk_takes_few_files(compiler: CCompiler, tmp_path: Path, files: int) -> None:
+    """Of the compiler's trial, of the pool, of the program: what is missing at last is the reference's."""
+    environment = {**os.environ, "FUSE_OPT_CACHE_DIR": str(tmp_path), "FUSE_OPT_CC": ""}
+    command = [sys.executable, "-c", DISKS, str(files), PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "reference" in done.stderr and "No space left" in done.stderr
+
+
 def test_what_a_compiler_says_is_printable(compiler: CCompiler, cache: DiskCache, tmp_path: Path) -> None:
     rude = variant(
         compiler, executable(tmp_path / "cc", r"printf 'error: \033[31mred\a \377\tna\303\257ve\r\n' >&2; exit 1")
