@@ -130,11 +130,11 @@ def _of_table(rng: random.Random, turn: int) -> ModuleOp | None:
             if place in stored
             else writer.argument(element, type_.get_shape())
         )
-        if place not in stored and element.is_float and rng.random() < 0.3:
+        if place not in stored and element.is_float and rng.random() < 0.3 and not element.storage_only:
             value = _placed(writer, TanhOp, value)
         operands.append(value)
     result = writer.place(sample.op_type.build_op(*operands, **sample.properties))
-    if dtype(result).is_float and rng.random() < 0.4:
+    if dtype(result).is_float and rng.random() < 0.4 and not dtype(result).storage_only:
         _placed(writer, MultiplyOp, result, result)
     return writer.finish()
 
