@@ -148,7 +148,7 @@ FO_FN fo_u8 fo_shr_u8(fo_u8 x, fo_u8 n) {
 /* fo_shr_{u32|u64}: floor(x / 2**n); counts outside 0 ... {31|63} shift all out: 0. Of two shifts gcc makes no rotation, of which it
    has no vectors. */
 FO_FN fo_u32 fo_shr_u32(fo_u32 x, fo_u32 n) {
-#if defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__) && !defined(__CUDACC__)
+#if defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__) && !defined(__cplusplus) /* C alone has it */
   fo_u32 r = __builtin_assoc_barrier(x >> (n & {31|63}u));
 #else
   fo_u32 r = x >> (n & {31|63}u);
