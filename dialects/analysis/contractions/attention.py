@@ -46,6 +46,8 @@ FEWEST_ROWS = 6
 """Of a matrix of queries, below which copies of keys and values take longer than the products: these are read where they lie."""
 MOST_ON_STACK = 1 << 20
 """Bytes of the copies of the keys and values of a matrix that a task makes for itself, to its stack."""
+PANEL_BYTES = 256
+"""Of a row of the widest panel of values, which few columns fill in part."""
 KEYS_OF_ATTENTION = 8
 """Times the elements of a key and a value: there are more keys than that in long attention, and fewer rows in weights."""
 MOST_SCORES = 256 << 10
@@ -103,7 +105,9 @@ def are_few(queries: Extent) -> bool:
 def most_keys(first: Contraction, second: Contraction, itemsize: int) -> int:
     """Keys that code for sizes has room for: of each lie a key and a value on a stack, or the scores of few rows."""
     breadth = first.rows + 1 if are_few(first.rows) else first.depth + second.columns
-    return min(most(first.columns), MOST_ON_STACK // (breadth * itemsize), MOST_SCORES // itemsize)
+    panels = first.depth * itemsize + -(-second.columns * itemsize // PANEL_BYTES) * PANEL_BYTES
+    room = min(MOST_ON_STACK // (breadth * itemsize), 2 * MOST_ON_STACK // panels)
+    return min(most(first.columns), room, MOST_SCORES // itemsize)
 
 
 def attention_of(kernel: KernelOp) -> Attention:
