@@ -2,8 +2,9 @@
 
     python benchmarks/torch_ops.py [--elements 250000 4000000] [--inductor] [--dynamic] [--only TEXT] [--rounds 15] [--all]
 
-Calls are in turn. What Dynamo and the call cost is that of adding 1 to four numbers, measured behind a call of eager as the
-others are, as caches are cold then; it is taken away before ratios are built. Functions whose ratio is above 1.1, or whose
+Calls are in turn, each behind one of its own: results lie where its last one lay, in caches or not, for each alike. What
+Dynamo and the call cost is that of adding 1 to four numbers behind a call of eager, as caches are cold then; it is taken away
+before ratios are built. Functions whose ratio is above 1.1, or whose
 results have other types, shapes, strides or values than eager's, are printed, worst first. One thread.
 """
 
@@ -73,8 +74,7 @@ def measure(text: str, given: Mapping[str, Any], peers: Sequence[str], rounds: i
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 2):
         for name, run in calls.items():
-            if name != "eager":
-                calls["eager"]()
+            calls[name if name in ("eager", *peers) else "eager"]()
             start = time.perf_counter()
             run()
             if turn >= 2:
