@@ -55,8 +55,28 @@ class BoundFrame:
 
     def check(self) -> None:
         """Raises what the last run is refused with, if it is."""
-        for error in [error for failure in self.failures if (error := failure.take()) is not None][:1]:
-            raise error
+        raise_first(self.failures)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCall:
+    """A call of a library bound to memory of one run."""
+
+    address: int
+    """Of the record to run."""
+    failures: tuple[Failure, ...]
+    memory: list[Any]
+    """What the record points to."""
+
+    def check(self) -> None:
+        """Raises what the last run is refused with, if it is."""
+        raise_first(self.failures)
+
+
+def raise_first(failures: Sequence[Failure]) -> None:
+    """Raises what a run was refused with; the next one starts anew."""
+    for error in [error for failure in failures if (error := failure.take()) is not None][:1]:
+        raise error
 
 
 @dataclass(slots=True)
@@ -161,6 +181,15 @@ class FrameMaker:
         )
         record = Frame.from_address(only) if len(pieces) == 1 and isinstance(only := pieces[0], int) else Frame()
         return BoundFrame(arena, table, ctypes.addressof(table), pieces, record, tuple(plan.failures), plan.memory)
+
+    def add_call(self, frame: BoundFrame, call: LibraryCall) -> BoundCall | None:
+        """A call whose extents are numbers on the memory of a frame, where compiled code makes it."""
+        refs = (*call.inputs, *call.written)
+        if not all(ref.nbytes for ref in refs) or (found := native_call(call, frame.address)) is None:
+            return None
+        plan = _Plan()
+        _add_call(plan, found, False, partial(_as_they_are, 0))
+        return BoundCall(self._record(plan.rows(), frame.table, plan), tuple(plan.failures), plan.memory)
 
     def counters(self) -> Counters:
         """Those of the program as it is bound now."""

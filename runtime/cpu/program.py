@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall, Program, ProgramStats, Segment, SizesLayout
 from fuse_opt.runtime.cpu.arguments import Arguments, contiguous_view, copied_out
 from fuse_opt.runtime.cpu.bindings import Binding, binding_of
-from fuse_opt.runtime.cpu.frames import BoundFrame, FrameMaker, PythonCall, constant_data, takes_extents
+from fuse_opt.runtime.cpu.frames import BoundCall, BoundFrame, FrameMaker, PythonCall, constant_data, takes_extents
 from fuse_opt.runtime.cpu.result_memory import Calls, ResultMemory
 from fuse_opt.runtime.cpu.sized_calls import SizedCalls
 from fuse_opt.runtime.cpu.sized_frames import SizedFrame, sized_record
@@ -188,6 +189,18 @@ class CpuProgram:
         common = sized_record(layout, address_in(self._library, "fuse_sizes"), caller)
         return lambda: SizedFrame(program, layout, common, caller, make())
 
+    def call_binder(self) -> Callable[[SizedFrame, LibraryCall], Callable[[], None] | None]:
+        """Binds calls whose extents are numbers to frames of `sized_frames`: what makes one, where compiled code does."""
+        assert self._caller is not None, "a program for any sizes is compiled"
+        frames, run = self._frames, self._caller.run
+
+        def bind(frame: SizedFrame, call: LibraryCall) -> Callable[[], None] | None:
+            if (found := frames.add_call(frame.bound, call)) is None:
+                return None
+            return partial(run_call, run, found)
+
+        return bind
+
     def _run(self, memory: list[Array]) -> None:
         frame = self._calls.take()
         try:
@@ -228,6 +241,13 @@ class CpuProgram:
         function = getattr(self._library, segment.function)
         function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p], None
         return cast(Callable[[int, int], None], function)
+
+
+def run_call(run: Callable[[int], None], call: BoundCall) -> None:
+    """Raises what the run is refused with."""
+    run(call.address)
+    if call.failures:
+        call.check()
 
 
 def fill_table(frame: BoundFrame, memory: Sequence[Array]) -> None:

@@ -29,7 +29,7 @@ from fuse_opt.tools.compiler.registry import make_context
 if TYPE_CHECKING:
     from fuse_opt.lowering.emit.sized_program import SizedProgram
     from fuse_opt.lowering.emit.traced import TracedProgram
-    from fuse_opt.lowering.program import SizesLayout
+    from fuse_opt.lowering.program import LibraryCall, SizesLayout
     from fuse_opt.runtime.cpu.program import CpuProgram
     from fuse_opt.runtime.cpu.sized_frames import SizedFrame
     from fuse_opt.runtime.cpu.sized_program import SizedCpuProgram
@@ -261,6 +261,8 @@ class CallerSizes:
         """From values of symbols to those of all symbols of the record, which may be where calls have their workspace."""
         self.frames: Callable[[], SizedFrame] = example.sized_frames(layout)
         """Gives what a run needs to itself, for any values of the symbols."""
+        self.bind_call: Callable[[SizedFrame, LibraryCall], Callable[[], None] | None] = example.call_binder()
+        """Of a frame and a call of a library whose extents are numbers: what makes it, where that is compiled code."""
         structure = SizedStructure(native, example)
         self.usual: Any = structure
         """A program that stands for all of them: its record has sizes in the place of numbers."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 from fuse_opt.dialects.types.extents import evaluate
@@ -144,7 +144,7 @@ class _Frame:
     arena: Any = None
     """The one that `bases` and views are of."""
     views: dict[tuple[int, ...], tuple[Any, ...]] = field(default_factory=dict[tuple[int, ...], tuple[Any, ...]])
-    libraries: dict[int, Callable[[Any], None]] = field(default_factory=dict[int, Callable[[Any], None]])
+    libraries: dict[int, Callable[[], None]] = field(default_factory=dict[int, Callable[[], None]])
 
 
 class SizedText:
@@ -215,14 +215,16 @@ class SizedText:
         return views
 
     def _library(self, frame: _Frame, number: int) -> None:
-        """Makes a call of a library from Python, on the memory of a frame."""
+        """Makes a call of a library on the memory of a frame: by compiled code where that can, else from Python."""
         if (run := frame.libraries.get(number)) is None:
             layout, found = self.native.layout, frame.native.taken()
             values = dict(self.native.named(dict(zip(self._names, frame.key or (), strict=True))))
             offsets = found[layout.offsets : layout.offsets + len(layout.offset_names)]
             values.update(zip(layout.offset_names, offsets, strict=True))
-            run = frame.libraries[number] = library_step(_step_at(self._steps[number], values))
-        run(frame.binding)
+            step = _step_at(self._steps[number], values)
+            run = self.native.bind_call(frame.native, step) or partial(library_step(step), frame.binding)
+            frame.libraries[number] = run
+        run()
 
 
 def _step_at(step: LibraryCall, values: Mapping[str, int]) -> LibraryCall:

@@ -13,7 +13,9 @@ from torch_block import Block  # noqa: E402
 
 from fuse_opt.dialects.types.size import Size  # noqa: E402
 from fuse_opt.frontends.torch.backend import collect_reports, fuse_opt  # noqa: E402
+from fuse_opt.frontends.torch.codegen import sized_call  # noqa: E402
 from fuse_opt.frontends.torch.fx.symbols import extent_of  # noqa: E402
+from fuse_opt.runtime.host.c_compiler import find_c_compiler  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -372,3 +374,18 @@ def test_positions_that_are_out_of_range_in_arrays_of_any_extents():
         else:
             with pytest.raises(IndexError, match="index 50 .* out of range for axis 1 of extent 50"):
                 fast(x, i, x)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in POSITIONS if kind != "bucketize"])
+def test_positions_in_arrays_of_any_extents_are_looked_up_without_python(kind: str, monkeypatch: pytest.MonkeyPatch):
+    if find_c_compiler() is None:
+        pytest.skip("no C compiler")
+
+    def library_step(step: Any) -> Any:
+        raise AssertionError(f"{step.implementation} is run from Python")
+
+    monkeypatch.setattr(sized_call, "library_step", library_step)
+    fast = torch.compile(positions(kind), backend=fuse_opt, dynamic=True, options={"strict": True})
+    for rows, columns in ((3, 5), (4, 30)):
+        x, i = torch.randn(rows, columns), torch.rand(rows, columns).argsort(1)
+        torch.testing.assert_close(fast(x, i, x), positions(kind)(x, i, x))
