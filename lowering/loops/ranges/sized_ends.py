@@ -1,4 +1,4 @@
-"""Ends that are sizes: of a loop whose conditions hold up to some size one becomes for where all do, and one for the rest.
+"""Index-set splitting where conditions change at sizes: a loop becomes one for each stretch between these.
 
     scf.parallel (%i) = 0 to %n { store select(2 * %i < %w, load %x[min(2 * %i, %w - 1)], 0), %y[%i] }
 
@@ -6,60 +6,72 @@ becomes
 
     %end = max(min(%n, (%w + 1) / 2), 0)
     scf.parallel (%i) = 0 to %end { store load %x[2 * %i], %y[%i] }
-    scf.parallel (%i) = %end to %n { store select(2 * %i < %w, load %x[min(2 * %i, %w - 1)], 0), %y[%i] }
+    scf.parallel (%i) = %end to %n { store 0, %y[%i] }
 
-as index-set splitting does where extents are numbers: windows at the ends of rows, say, of which the last ones are bounded.
+as where extents are numbers (`index_set_splitting`): windows at the ends of rows, say, of which the last ones are bounded, and
+tensors one behind the other. Where it is not known for all sizes which of the ends comes first, there is one loop for where all
+conditions are what they are for small counters, and one for the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from fuse_opt.dialects.types.extents import is_decided
+from fuse_opt.dialects.types.size import Extent, Undecided
 from fuse_opt.lowering.inner_ops import inner_of
-from fuse_opt.lowering.loops.ranges.index_set_splitting import MOST_OPERATIONS, SHORTEST, affine_form, affine_terms
+from fuse_opt.lowering.loops.ranges.index_set_splitting import MOST_OPERATIONS, MOST_STRETCHES, SHORTEST
+from fuse_opt.lowering.loops.ranges.sized_conditions import Affine, Condition, sized_conditions
 from fuse_opt.lowering.loops.ranges.unswitching import RARE
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant, iterations, one_by_one
 
-_LESS = {2: 0, 3: 1}
-"""By the number of a predicate, `<` and `<=`: what is added to the number on the right, so that it is `<`."""
-_MORE = {4: 0, 5: 1}
-"""The same with sides exchanged."""
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A counter at which conditions change: as a size, and how it is computed."""
+
+    at: Extent
+    limit: Affine
+    factor: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Condition:
-    """`factor * counter + offset < size`, or what always holds, and what an operation gives where that is so."""
+class _Range:
+    """A loop, and counters that its own are among."""
 
-    result: SSAValue
-    factor: int
-    offset: int
-    size: SSAValue | None
-    holds: bool | SSAValue
+    loop: scf.ParallelOp
+    start: Extent
+    end: Extent | None
+    """None where that is not known."""
+
+    @staticmethod
+    def of(loop: scf.ParallelOp, sizes: Mapping[SSAValue, Extent]) -> _Range:
+        upper = loop.upperBound[0]
+        return _Range(loop, constant(loop.lowerBound[0]) or 0, sizes.get(upper, constant(upper)))
 
 
-def split_sized_ends(body: Block, sizes: Collection[SSAValue]) -> None:
+def split_sized_ends(body: Block, sizes: Mapping[SSAValue, Extent]) -> None:
     """Rewrites the function of a kernel in place; `sizes` are arguments of it."""
     blocks = BlockLoops(body)
-    for loop in inner_of(body, scf.ParallelOp):
-        ops = list(loop.body.block.ops)
-        if RARE in loop.attributes or loop.initVals or len(loop.step) != 1:
-            continue
-        if constant(loop.step[0]) != 1 or any(op.regions for op in ops[:-1]):
-            continue
-        found = _conditions(ops, loop.body.block.args[0], sizes)
-        is_bounded = any(not isinstance(each.holds, bool) for each in found)
-        if _is_short(loop):
-            if iterations(loop) is None:
-                Rewriter.replace_op(loop, one_by_one(loop), [])
-        elif is_bounded and 2 * len(ops) <= MOST_OPERATIONS:
-            _split(loop, found, blocks)
+    ranges = [_Range.of(loop, sizes) for loop in inner_of(body, scf.ParallelOp) if _is_splittable(loop)]
+    for found in ranges:
+        if not _is_short(found.loop):
+            ranges += _split(found, sizes, blocks)
+        elif iterations(found.loop) is None:
+            Rewriter.replace_op(found.loop, one_by_one(found.loop), [])
+
+
+def _is_splittable(loop: scf.ParallelOp) -> bool:
+    inner = any(op.regions for op in list(loop.body.block.ops)[:-1])
+    is_one_by_one = len(loop.step) == 1 and constant(loop.step[0]) == 1
+    return is_one_by_one and not inner and not loop.initVals and RARE not in loop.attributes
 
 
 def _is_short(loop: scf.ParallelOp) -> bool:
@@ -75,67 +87,108 @@ def _is_short(loop: scf.ParallelOp) -> bool:
     return False
 
 
-def _split(loop: scf.ParallelOp, conditions: Sequence[_Condition], blocks: BlockLoops) -> None:
-    before = InsertPoint.before(loop)
+def _split(whole: _Range, sizes: Mapping[SSAValue, Extent], blocks: BlockLoops) -> list[_Range]:
+    """
+    The loops of the stretches take the loop's place, where there are not too many. Those without these conditions, where others
+    may show.
+    """
+    loop = whole.loop
+    ops = list(loop.body.block.ops)
+    conditions = sized_conditions(ops, loop.body.block.args[0], sizes)
+    if not any(each.is_bound for each in conditions):
+        return []
+    always = _known(conditions, whole.start, whole.end)
+    changing = [each for each in conditions if each.value not in always]
+    cuts = _cuts(changing)
+    if len(cuts) >= MOST_STRETCHES or (len(cuts) + 1) * len(ops) > MOST_OPERATIONS:
+        return []
+    before, lower, upper = InsertPoint.before(loop), loop.lowerBound[0], loop.upperBound[0]
+    if (ordered := _in_order(cuts)) is not None:
+        limits, ends = [lower], list[Extent]([whole.start])
+        for cut in ordered:
+            limits.append(_limit(cut, upper, limits[-1], blocks, before))
+            ends.append(cut.at)
+        last: list[Extent | None] = [*ends[1:], whole.end]
+        stretches = list(zip(pairwise([*limits, upper]), ends, last, strict=True))
+        knowns = [always | _known(changing, start, end) for _, start, end in stretches]
+    else:
+        inside = upper
+        for cut in cuts:
+            inside = _limit(cut, inside, lower, blocks, before)
+        stretches = [(bounds, whole.start, whole.end) for bounds in ((lower, inside), (inside, upper))]
+        knowns = [always | {each.value: each.before for each in changing}, always]
+    again: list[_Range] = []
+    for (bounds, start, end), known in zip(stretches, knowns, strict=True):
+        made = specialized(loop, known, bounds)
+        Rewriter.insert_op(made, before)
+        if len(known) == len(conditions):  # others would be asked in vain again
+            again.append(_Range(made, start, end))
+    Rewriter.erase_op(loop)
+    return again
+
+
+def _limit(cut: _Cut, upper: SSAValue, least: SSAValue, blocks: BlockLoops, before: InsertPoint) -> SSAValue:
+    """Where a stretch ends, within the bounds of the loop."""
 
     def put(op: Operation) -> SSAValue:
         Rewriter.insert_op(op, before)
         return op.results[0]
 
-    end = loop.upperBound[0]
-    for factor, offset, size in dict.fromkeys((each.factor, each.offset, each.size) for each in conditions):
-        if size is None:
-            continue
-        last = put(arith.AddiOp(size, blocks.number(factor - 1 - offset))) if factor - 1 != offset else size
-        last = put(arith.FloorDivSIOp(last, blocks.number(factor))) if factor > 1 else last
-        end = put(arith.MinSIOp(end, last))
-    end = put(arith.MaxSIOp(end, loop.lowerBound[0]))
-    end.name_hint = "inside"
-    known = {each.result: each.holds for each in conditions}
-    for part in (specialized(loop, known, (loop.lowerBound[0], end)), specialized(loop, {}, (end, loop.upperBound[0]))):
-        Rewriter.insert_op(part, before)
-    Rewriter.erase_op(loop)
+    number = cut.limit.number + cut.factor - 1
+    total: SSAValue | None = None
+    for value, factor in cut.limit.parts:
+        part = value if factor == 1 else put(arith.MuliOp(value, blocks.number(factor)))
+        total = part if total is None else put(arith.AddiOp(total, part))
+    if total is None:
+        total = blocks.number(number)
+    elif number:
+        total = put(arith.AddiOp(total, blocks.number(number)))
+    if cut.factor > 1:
+        total = put(arith.FloorDivSIOp(total, blocks.number(cut.factor)))
+    limit = put(arith.MaxSIOp(put(arith.MinSIOp(upper, total)), least))
+    limit.name_hint = "inside"
+    return limit
 
 
-def _conditions(ops: Sequence[Operation], counter: SSAValue, sizes: Collection[SSAValue]) -> list[_Condition]:
-    """Those on a multiple of the counter, more or less a number, and a size, which hold as long as the counter is small."""
-    affine: dict[SSAValue, tuple[int, int]] = {counter: (1, 0)}
-    found: list[_Condition] = []
-    for op in ops:
-        terms = affine_terms(op, affine)
-        if isinstance(op, (arith.CmpiOp, arith.MinSIOp)):
-            found += [*_asked(op, affine, sizes), *_always(op, affine)]
-            continue
-        is_known = isinstance(op, (arith.AddiOp, arith.MuliOp, arith.IndexCastOp)) and len(terms) == len(op.operands)
-        if is_known and (form := affine_form(op, terms)) is not None:
-            affine[op.results[0]] = form
+def _cuts(conditions: Sequence[Condition]) -> list[_Cut]:
+    """Where stretches begin: those of comparisons, and those of bounds that none of these decides."""
+    found: dict[Extent, _Cut] = {}
+    for each in conditions:
+        if not each.is_bound:
+            found.setdefault(each.reached(), _Cut(each.reached(), each.limit, each.factor))
+    for each in conditions:
+        if each.is_bound and each.reached() not in found and (at := each.passed()) not in found:
+            beyond = Affine(0, each.limit.offset + 1, each.limit.parts, each.limit.number + 1)
+            found[at] = _Cut(at, beyond, each.factor)
+    return list(found.values())
+
+
+def _is_at_most(a: Extent, b: Extent) -> bool:
+    """Whether it is proven to be."""
+    return is_decided(lambda: a <= b)
+
+
+def _in_order(cuts: Sequence[_Cut]) -> list[_Cut] | None:
+    """The cuts in the order that they have for all sizes; None where that is not known."""
+    found = list[_Cut]()
+    for cut in cuts:
+        try:
+            place = sum(other.at <= cut.at for other in found)
+        except Undecided:
+            return None
+        found.insert(place, cut)
     return found
 
 
-def _asked(
-    op: arith.CmpiOp | arith.MinSIOp, affine: dict[SSAValue, tuple[int, int]], sizes: Collection[SSAValue]
-) -> list[_Condition]:
-    for number, other, turned in ((op.lhs, op.rhs, False), (op.rhs, op.lhs, True)):
-        factor, offset = affine.get(number, (0, 0))
-        if factor < 1 or (size := _size(other, sizes)) is None:
-            continue
-        if isinstance(op, arith.CmpiOp):
-            more = (_MORE if turned else _LESS).get(op.predicate.value.data)
-            return [] if more is None else [_Condition(op.result, factor, offset - more, size, True)]
-        return [_Condition(op.result, factor, offset - 1, size, number)] if op.result.type == IndexType() else []
-    return []
-
-
-def _always(op: Operation, affine: dict[SSAValue, tuple[int, int]]) -> list[_Condition]:
-    """A comparison that holds for the counter 0, and for later ones, too: none is below 0."""
-    if not isinstance(op, arith.CmpiOp) or (less := _MORE.get(op.predicate.value.data)) is None:
-        return []
-    (factor, offset), (other, number) = affine.get(op.lhs, (0, 0)), affine.get(op.rhs, (1, 0))
-    holds = factor > 0 and other == 0 and offset + less > number
-    return [_Condition(op.result, factor, offset, None, True)] if holds else []
-
-
-def _size(value: SSAValue, sizes: Collection[SSAValue]) -> SSAValue | None:
-    """The size that a value is, perhaps of another type."""
-    value = value.owner.input if isinstance(value.owner, arith.IndexCastOp) else value
-    return value if value in sizes else None
+def _known(
+    conditions: Sequence[Condition], start: Extent | None, end: Extent | None
+) -> dict[SSAValue, bool | SSAValue]:
+    """What conditions are from one cut to the next."""
+    known: dict[SSAValue, bool | SSAValue] = {}
+    for each in conditions:
+        reached, passed = each.reached(), each.passed()
+        if passed == start or _is_at_most(reached, start):
+            known[each.value] = each.behind
+        elif end is not None and (end == reached or _is_at_most(end, passed)):
+            known[each.value] = each.before
+    return known
