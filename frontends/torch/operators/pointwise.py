@@ -44,7 +44,7 @@ for _name in _UNARY:
 
 _BINARY: dict[str, tuple[str, ...]] = {
     "multiply": ("mul.Tensor", "mul.Scalar"),
-    "divide": ("div.Tensor", "div.Scalar"),
+    "divide": ("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar"),
     "remainder": ("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"),
     "fmod": ("fmod.Tensor", "fmod.Scalar"),
     "maximum": ("maximum.default",),
