@@ -19,6 +19,7 @@ from fuse_opt.dialects.interfaces.properties import PlainValue, plain_properties
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
 from fuse_opt.dialects.types.extents import estimate, is_number
+from fuse_opt.dialects.types.size import Size
 
 
 class Machine(Protocol):
@@ -184,8 +185,13 @@ class Site:
 
     @property
     def config(self) -> dict[str, PlainValue]:
-        """The op's properties by name, as numbers, texts and tuples: what a routine gets when it is called."""
-        return plain_properties(self.op)
+        """
+        The op's properties by name, as numbers, texts and tuples: what a routine gets when it is called. Sizes are what is
+        typical.
+        """
+        found = plain_properties(self.op)
+        sizes = {name: value for name, value in cast("dict[str, object]", found).items() if isinstance(value, Size)}
+        return {**found, **{name: estimate(size) for name, size in sizes.items()}}
 
     @property
     def is_static(self) -> bool:

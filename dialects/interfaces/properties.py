@@ -25,12 +25,12 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.size import Extent, NotANumber, Size
-from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr, SizeAttr
 
 IntArray: TypeAlias = DenseArrayBase[IntegerType]
 PlainScalar: TypeAlias = bool | int | float | str
 PlainValue: TypeAlias = PlainScalar | tuple[PlainScalar, ...]
-"""A property as Python has it; an element type is its name."""
+"""A property as Python has it; an element type is its name, and a size of symbols stands for a number."""
 
 
 def ints(attribute: IntArray | None, default: Sequence[int] = ()) -> tuple[int, ...]:
@@ -111,7 +111,7 @@ def plain_properties(op: Operation) -> dict[str, PlainValue]:
 
 
 def plain_value(name: str, value: Attribute) -> PlainValue:
-    """A number, a truth value, a text, the name of an element type, or a tuple of such."""
+    """A number, a size, a truth value, a text, the name of an element type, or a tuple of such."""
     match value:
         case DenseArrayBase():
             values = cast(IntArray, value).get_values()  # floats are read by the same method
@@ -130,6 +130,8 @@ def _plain_scalar(name: str, value: Attribute) -> PlainScalar:
             return value.value.data
         case StringAttr():
             return value.data
+        case SizeAttr():
+            return cast(int, value.data)
         case DenseIntOrFPElementsAttr() if value.is_splat():
             return value.get_values()[0]  # pyright: ignore[reportReturnType]
         case _ if (element := dtype_of(value)) is not None:

@@ -88,6 +88,8 @@ class _Evaluations:
             return itemgetter(self.sizes.setdefault(part, len(self.sizes)))
         if isinstance(part, tuple):
             return self._of_items(cast("tuple[object, ...]", part))
+        if isinstance(part, Mapping):
+            return self._of_entries(cast("Mapping[str, object]", part))
         if not is_dataclass(part) or isinstance(part, type):
             return None
         kind, known = type(part), {each.name: getattr(part, each.name) for each in fields(part)}
@@ -97,6 +99,12 @@ class _Evaluations:
             return None
         # `replace` asks anew for all fields, which is most of what a call of new extents takes.
         return lambda numbers: kind(**{**known, **{name: evaluation(numbers) for name, evaluation in changed}})
+
+    def _of_entries(self, entries: Mapping[str, object]) -> _Evaluation | None:
+        values = self._of_items(tuple(entries.values()))
+        if values is None:
+            return None
+        return lambda numbers: dict(zip(entries, cast("tuple[object, ...]", values(numbers)), strict=True))
 
     def _of_items(self, items: tuple[object, ...]) -> _Evaluation | None:
         found = [self.of(item) for item in items]

@@ -29,7 +29,7 @@ INSIDE = "fused.inside"
 Array = npt.NDArray[Any]
 ConfigValue = int | float | str | tuple[int | float | str, ...]
 Config = Mapping[str, ConfigValue]
-"""An op's properties as plain values."""
+"""An op's properties as plain values; sizes stand for numbers, as in shapes."""
 Run = Callable[[Sequence[Array], Sequence[Array], Config], None]
 """A library's routine: `run(inputs, outputs, config)` writes every element of each output."""
 

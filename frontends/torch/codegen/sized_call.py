@@ -235,4 +235,6 @@ def _step_at(step: LibraryCall, values: Mapping[str, int]) -> LibraryCall:
         return BufferRef(ref.buffer, evaluate(ref.offset, values), shape, ref.dtype)
 
     workspace = None if step.workspace is None else at(step.workspace)
-    return replace(step, inputs=tuple(map(at, step.inputs)), outputs=tuple(map(at, step.outputs)), workspace=workspace)
+    config = {name: value.evaluate(values) if isinstance(value, Size) else value for name, value in step.config.items()}
+    inputs, outputs = tuple(map(at, step.inputs)), tuple(map(at, step.outputs))
+    return replace(step, inputs=inputs, outputs=outputs, workspace=workspace, config=config)
