@@ -36,6 +36,10 @@ class OpaqueOp(GraphOp):
         """
         return None
 
+    def repeated_reads(self) -> int:
+        """How many elements of its operands a call reads again that `as_reads` reads once; extents may be sizes."""
+        return 0
+
     def as_sums(self, builder: GraphBuilder) -> SSAValue | None:
         """The only result by ops for which code is generated, where each element is a sum of few products; None elsewhere."""
         return None

@@ -8,16 +8,16 @@ from math import prod
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, MemRefType, UnrealizedConversionCastOp, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.dtypes import DType, Kind
-from fuse_opt.dialects.types.extents import is_number
+from fuse_opt.dialects.types.extents import is_number, most
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, Loaded
-from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.kernel.iteration_space import SHORTEST_SPLIT, LoopSpace, as_expr, index_dims, simplify_space
 from fuse_opt.lowering.kernel.range_analysis import hints_of
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_body, value_type
@@ -190,18 +190,27 @@ class ElementEmitter:
         """An integer limited to what is there, in its own type before it is an index: an index may be narrower."""
         value, element, last = self.value(node, scope), dtype(node.value), extent - 1
         unsigned = element.kind is Kind.UINT
-        if isinstance(last, Size):
-            raise SizeRefusal(f"it reads at positions that are data, of an axis of the unknown extent '{extent}'")
         if not unsigned:
             value = scope.add(arith.MaxSIOp(value, scope.constant(0, element)))
-        if last < (1 << (element.bits - (0 if unsigned else 1))) - 1:
+        largest = (1 << (element.bits - (0 if unsigned else 1))) - 1
+        if isinstance(last, Size):
+            if unsigned or not most(last) <= largest:
+                extend = arith.ExtUIOp if unsigned else arith.ExtSIOp
+                value = scope.add(extend(value, i64)) if element.bits < 64 else value
+            limit = scope.add(arith.IndexCastOp(scope.root.index_constant(last), value.type))
+            smaller = arith.MinUIOp if unsigned and element.bits == 64 else arith.MinSIOp
+            return self._as_index(smaller(value, limit), scope)
+        if last < largest:
             limit = scope.constant(last, element)
             value = scope.add(arith.MinUIOp(value, limit) if unsigned else arith.MinSIOp(value, limit))
         if unsigned and element.bits < 64:
             value = scope.add(arith.ExtUIOp(value, i64))
-        value = scope.add(arith.IndexCastOp(value, IndexType()))
-        value.name_hint = "at"
-        return value
+        return self._as_index(value, scope)
+
+    def _as_index(self, value: SSAValue | Operation, scope: Scope) -> SSAValue:
+        found = scope.add(arith.IndexCastOp(value if isinstance(value, SSAValue) else scope.add(value), IndexType()))
+        found.name_hint = "at"
+        return found
 
     def value(self, node: ScalarNode, scope: Scope) -> SSAValue:
         """The scalar in its compute type."""

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -15,10 +16,15 @@ from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import directives, walk_open
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.dialects.interfaces.shapes import dtype, is_sized, shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
+from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass
+
+_INDEX_BYTES = 8
+"""Of an index, at most."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +40,12 @@ class OpenReadsPass(RewritePass):
     %at = graph.checked_positions %ids {axis = 0 : i64, extent = 50000 : i64, op = "graph.take"} : ...
     %rows = graph.read_at %table, %at_column {axis = 0 : i64} : (tensor<50000x768xf32>, tensor<512x1xi32>) -> ...
     ```
-    Only where something computes with what is read, or makes what is read and nothing else of it: then that is not stored,
-    or not made at all. The positions are to be fewer bytes than that saves.
+    Only where something computes with what is read, or makes what is read and nothing else of it, as that is not stored then,
+    or not made at all; or where a call would read positions again and again that go along axes of their own. The positions are
+    to be fewer bytes than that saves.
 
-    Ensures: a program is refused for the same indices as before. Requires: nothing; what is of unknown extents stays.
+    Ensures: a program is refused for the same indices as before. Requires: nothing; what is of unknown extents stays, and of
+    sizes the typical ones count.
     """
 
     name = "open-reads"
@@ -69,9 +77,10 @@ def _open_all(name: str, calls: dict[OpaqueOp, None]) -> None:
 
 def _open(name: str, op: OpaqueOp) -> tuple[int, int] | None:
     """None where the op is opened; else the bytes that its positions would cost, and those that this would save."""
-    if len(op.results) != 1 or not all(map(is_static, (*op.operands, *op.results))):
+    if len(op.results) != 1 or not all(map(is_sized, (*op.operands, *op.results))):
         return 0, 0
     builder, saved = GraphBuilder(), 2 * max((_nbytes(value) for value in _unstored(op)), default=0)
+    saved += _INDEX_BYTES * estimate(op.repeated_reads())
     if not all(_nbytes(value) for value in (*op.operands, *op.results)) or (read := op.as_reads(builder)) is None:
         return 0, 0
     checked = [inner for inner in builder.ops if isinstance(inner, OpaqueOp)]
@@ -94,7 +103,7 @@ def _makers(op: OpaqueOp) -> Iterator[Operation]:
 
 
 def _nbytes(value: SSAValue) -> int:
-    return prod(shape(value)) * dtype(value).itemsize
+    return estimate(cast(Extent, prod(shape(value)))) * dtype(value).itemsize
 
 
 def _unstored(op: OpaqueOp) -> Iterator[SSAValue]:

@@ -225,6 +225,8 @@ def _workspace(name: str, site: Site) -> int:
 
 _WORKING = {*WRITES, *ORDERS, *TOTALS, *PATTERNS, "csr_matmul"}
 """What may need a workspace."""
+_SIZED = {*READS, "checked_positions"}
+"""What runs for the extents of each call."""
 
 for _name in _PLANS:
     native_implementation(
@@ -235,5 +237,5 @@ for _name in _PLANS:
         COSTS.get(_name, _cost),
         workspace=functools.partial(_workspace, _name) if _name in _WORKING else 0,
         platform="cuda",
-        sized=_name in READS,
+        sized=_name in _SIZED,
     )

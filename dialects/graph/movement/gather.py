@@ -30,7 +30,7 @@ from fuse_opt.dialects.graph.movement.views import BroadcastToOp, ReshapeOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.properties import IntArray, int_array, int_value, ints, normalize_axis
+from fuse_opt.dialects.interfaces.properties import IntArray, extents_array, int_value, ints, normalize_axis
 from fuse_opt.dialects.interfaces.shapes import (
     AnyTensor,
     agree,
@@ -148,10 +148,10 @@ def _taken(builder: GraphBuilder, op: OpaqueOp, pairs: Sequence[tuple[int, SSAVa
         extents = [1] * len(shape(read))
         extents[axis] = prod(shape(indices))
         at = builder(
-            ReshapeOp, checked_positions(builder, op, indices, axis, shape(read)[axis]), shape=int_array(extents)
+            ReshapeOp, checked_positions(builder, op, indices, axis, shape(read)[axis]), shape=extents_array(extents)
         )
         read = builder(ReadAtOp, read, at, axis=int_value(axis))
-    return builder(ReshapeOp, read, shape=int_array(shape(op.results[0])))
+    return builder(ReshapeOp, read, shape=extents_array(shape(op.results[0])))
 
 
 def merged(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
@@ -238,6 +238,11 @@ class IndexOp(OpaqueOp):
         if count > 1 and not (axes == list(range(axes[0], axes[0] + count)) and self._go_apart()):
             return None
         return _taken(builder, self, list(zip(axes, self.indices, strict=True)))
+
+    def repeated_reads(self) -> int:
+        """Each index tensor is read for all places that they name together."""
+        shapes = [index_shape(value) for value in self.indices]
+        return sum(prod(broadcast_shapes(shapes)) - prod(each) for each in shapes)
 
     def _go_apart(self) -> bool:
         """Whether indices have the axes of all of them together among themselves, those of one before those of the next."""

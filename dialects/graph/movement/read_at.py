@@ -7,11 +7,12 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     BoolAttr,
+    IntAttr,
     IntegerAttr,
     StringAttr,
     TensorType,
 )
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -30,7 +31,10 @@ from fuse_opt.dialects.interfaces.shapes import (
 )
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import BOOL, I32, I64
+from fuse_opt.dialects.types.extents import most
 from fuse_opt.dialects.types.index_expr import Index, constant, loaded
+from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 
 
 def index_shape(value: SSAValue, name: str = "indices") -> tuple[int, ...]:
@@ -45,20 +49,30 @@ def index_shape(value: SSAValue, name: str = "indices") -> tuple[int, ...]:
 class CheckedPositionsOp(OpaqueOp):
     """Indices of an axis of `extent` as positions from 0 on: i32, of an axis of 2**31 or more i64.
 
-    Raises for one that is out of range, in the name of what reads at them: `op`, along its `axis`.
+    Raises for one that is out of range, in the name of what reads at them: `op`, along its `axis`. The extent may be a size
+    (`#graph.size<n>`).
     """
 
     name = "graph.checked_positions"
     indices = operand_def(TensorType)
     result = result_def(TensorType)
-    extent = prop_def(IntegerAttr)
+    extent = prop_def(Attribute)
     axis = prop_def(IntegerAttr)
     op = prop_def(StringAttr)
     wrap_negative = opt_prop_def(BoolAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        element = I32 if self.extent.value.data < 2**31 else I64
+        element = I32 if most(self._extent()) < 2**31 else I64
         return (tensor_type(element.attribute, index_shape(self.indices)),)
+
+    def _extent(self) -> Extent:
+        match self.extent:
+            case SizeAttr(data=extent) | IntegerAttr(value=IntAttr(data=extent)):
+                return extent
+            case _:
+                raise VerifyException(
+                    f"attribute 'extent': expected an integer or a '#graph.size', got '{self.extent}'"
+                )
 
 
 @irdl_op_definition
@@ -103,8 +117,9 @@ def along_type(x: SSAValue, indices: SSAValue, axis: int) -> AnyTensor:
     return tensor_type(tensor(x).element_type, [*others[:axis], given[axis], *others[axis + 1 :]])
 
 
-def checked_positions(builder: GraphBuilder, op: OpaqueOp, indices: SSAValue, axis: int, extent: int) -> SSAValue:
+def checked_positions(builder: GraphBuilder, op: OpaqueOp, indices: SSAValue, axis: int, extent: Extent) -> SSAValue:
     """The positions that indices of an op name; checked as the op says."""
     wraps = {} if (given := op.properties.get("wrap_negative")) is None else {"wrap_negative": given}
-    names = {"extent": int_value(extent), "axis": int_value(axis), "op": StringAttr(op.name), **wraps}
+    stated = SizeAttr(extent) if isinstance(extent, Size) else int_value(extent)
+    names = {"extent": stated, "axis": int_value(axis), "op": StringAttr(op.name), **wraps}
     return builder(CheckedPositionsOp, indices, **names)

@@ -117,7 +117,7 @@ def _take_rows(x: Array, positions: Array, axis: int, out: Array) -> None:
         np.take(_raw(x), positions, axis=axis, out=_raw(out), mode="clip")  # "raise" would go through a buffer
 
 
-@implementation("numpy.checked_positions", "graph.checked_positions", cost=moving_cost)
+@implementation("numpy.checked_positions", "graph.checked_positions", cost=moving_cost, sized=True)
 def checked_positions(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """The indices as positions from 0 on."""
     extent, axis = integer(config, "extent", 0), integer(config, "axis", 0)

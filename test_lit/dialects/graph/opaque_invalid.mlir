@@ -447,3 +447,12 @@ func.func @f(%v: tensor<4xf32>) {
 }
 
 // CHECK: 'graph.cumulative_prod' attributes 'include_initial' and 'exclusive' exclude each other; remove one
+
+// -----
+
+func.func @f(%i: tensor<4xi64>) {
+  %r = graph.checked_positions %i {axis = 0 : i64, extent = 4.0 : f32, op = "graph.take"} : (tensor<4xi64>) -> tensor<4xi32>
+  func.return
+}
+
+// CHECK: 'graph.checked_positions' attribute 'extent': expected an integer or a '#graph.size', got '4.000000e+00 : f32'

@@ -74,3 +74,24 @@ func.func @rows_of_rows(%table: tensor<5x64xf64>, %i: tensor<3xi32>, %j: tensor<
   %c = graph.multiply %b, %b : (tensor<5x64xf64>, tensor<5x64xf64>) -> tensor<5x64xf64>
   func.return %c : tensor<5x64xf64>
 }
+
+// -----
+
+// Index tensors along axes of their own: a call would read all of them for each place, also where nothing computes with it.
+// CHECK-LABEL: @apart
+// CHECK:       graph.checked_positions %i
+// CHECK:       graph.read_at %x
+// CHECK:       graph.checked_positions %j
+// CHECK:       graph.read_at
+// CHECK-NOT:   graph.index
+// CHECK-LABEL: @together
+// CHECK-NEXT:  graph.index
+// FUSED-LABEL: @apart
+func.func @apart(%x: tensor<8x31x31xf32>, %i: tensor<62x1xi64>, %j: tensor<62xi64>) -> tensor<8x62x62xf32> {
+  %y = graph.index %x, %i, %j {axes = array<i64: 1, 2>} : (tensor<8x31x31xf32>, tensor<62x1xi64>, tensor<62xi64>) -> tensor<8x62x62xf32>
+  func.return %y : tensor<8x62x62xf32>
+}
+func.func @together(%x: tensor<8x31x31xf32>, %i: tensor<62xi64>, %j: tensor<62xi64>) -> tensor<8x62xf32> {
+  %y = graph.index %x, %i, %j {axes = array<i64: 1, 2>} : (tensor<8x31x31xf32>, tensor<62xi64>, tensor<62xi64>) -> tensor<8x62xf32>
+  func.return %y : tensor<8x62xf32>
+}

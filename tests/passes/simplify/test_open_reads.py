@@ -9,10 +9,13 @@ import pytest
 from cuda_matrix_programs import elements_at_data, rows_at_data
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import Array, assert_same_bits, evaluate, kernels, optimized, parse, random_arguments
+from lowered_programs import needs_compiler
 
 import fuse_opt
 from fuse_opt.dialects.verify.kernel_reads import KernelReads
+from fuse_opt.lowering.program import NUMPY_NAMES
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
+from fuse_opt.tools.compiler.specialization import SpecializedPrograms
 
 TAKEN = """func.func @main(%x: tensor<6x33xf32>, %i: tensor<2x5xi32>) -> tensor<2x5xf32> {
   %r = graph.take %x, %i : (tensor<6x33xf32>, tensor<2x5xi32>) -> tensor<2x5x33xf32>
@@ -144,3 +147,34 @@ def test_index_tensors_along_an_axis_each_are_reads_one_after_another(
         for call in (program, partial(fuse_opt.evaluate, text)):
             with pytest.raises(IndexError, match=rf"'graph.index': index {extent} at .* of extent {extent}"):
                 call(x, *wrong)
+
+
+APART = """func.func @main(%x: tensor<?x?x?xf32> {graph.dims = ["b", "r", "c"]}, %i: tensor<?x1xi64> {graph.dims = ["m", ""]},
+    %j: tensor<?xKIND> {graph.dims = ["n"]}) -> tensor<?x?x?xf32> {
+  %r = graph.index %x, %i, %j {axes = array<i64: 1, 2>}
+    : (tensor<?x?x?xf32>, tensor<?x1xi64>, tensor<?xKIND>) -> tensor<?x?x?xf32>
+  %y = graph.multiply %r, %r : (tensor<?x?x?xf32>, tensor<?x?x?xf32>) -> tensor<?x?x?xf32>
+  func.return %y : tensor<?x?x?xf32>
+}"""
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("kind", ["i8", "i64", "ui16", "ui64"])
+def test_reads_of_any_extents(kind: str) -> None:
+    """One program for all of them, which is refused for the same indices as one for each, and reads nothing beside."""
+    text = APART.replace("KIND", kind)
+    program, module, rng = fuse_opt.compile(text), fuse_opt.load(text), np.random.default_rng(3)
+    for b, r, c, m, n in ((1, 2, 3, 4, 5), (2, 7, 90, 5, 70), (3, 4, 33, 2, 31), (1, 2, 3, 4, 5)):
+        x = rng.standard_normal((b, r, c)).astype(np.float32)
+        i, j = rng.integers(-r, r, (m, 1)), rng.integers(0, c, n).astype(NUMPY_NAMES[kind])
+        with guarded() as allocate:
+            found = program(*(allocate(array, at_end=b == 2) for array in (x, i, j)))
+        assert np.array_equal(found, fuse_opt.evaluate(module, x, i, j))
+        j[-1] = c
+        with pytest.raises(
+            IndexError, match=f"'graph.index': index {c} at .* is out of range for axis 2 of extent {c}"
+        ):
+            program(x, i, j)
+    assert isinstance(native := program.native, SpecializedPrograms) and not native.made
+    assert "graph.read_at" in program.source
