@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, MemRefType, UnrealizedConversionCastOp, i64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType, UnrealizedConversionCastOp
+from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.dtypes import DType, Kind
-from fuse_opt.dialects.types.extents import is_number, most
+from fuse_opt.dialects.types.extents import is_number
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, Loaded
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.kernel.iteration_space import SHORTEST_SPLIT, LoopSpace, as_expr, index_dims, simplify_space
 from fuse_opt.lowering.kernel.range_analysis import hints_of
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_body, value_type
-from fuse_opt.lowering.kernel.scope import Scope, buffer_type
+from fuse_opt.lowering.kernel.scope import Scope, buffer_type, position_index
 from fuse_opt.lowering.made_ops import load_op, store_op
 
 
@@ -182,35 +182,9 @@ class ElementEmitter:
             assert found is not None
             dim, home = Dim(f"at {number}", atom.extent), found[1]
             if dim not in home.indices:
-                home.indices[dim] = self._position(node, atom.extent, home)
+                home.indices[dim] = position_index(self.value(node, home), dtype(node.value), atom.extent, home)
             values[atom] = as_expr(dim)
         return expression.substitute(values) if values else expression
-
-    def _position(self, node: ScalarNode, extent: Extent, scope: Scope) -> SSAValue:
-        """An integer limited to what is there, in its own type before it is an index: an index may be narrower."""
-        value, element, last = self.value(node, scope), dtype(node.value), extent - 1
-        unsigned = element.kind is Kind.UINT
-        if not unsigned:
-            value = scope.add(arith.MaxSIOp(value, scope.constant(0, element)))
-        largest = (1 << (element.bits - (0 if unsigned else 1))) - 1
-        if isinstance(last, Size):
-            if unsigned or not most(last) <= largest:
-                extend = arith.ExtUIOp if unsigned else arith.ExtSIOp
-                value = scope.add(extend(value, i64)) if element.bits < 64 else value
-            limit = scope.add(arith.IndexCastOp(scope.root.index_constant(last), value.type))
-            smaller = arith.MinUIOp if unsigned and element.bits == 64 else arith.MinSIOp
-            return self._as_index(smaller(value, limit), scope)
-        if last < largest:
-            limit = scope.constant(last, element)
-            value = scope.add(arith.MinUIOp(value, limit) if unsigned else arith.MinSIOp(value, limit))
-        if unsigned and element.bits < 64:
-            value = scope.add(arith.ExtUIOp(value, i64))
-        return self._as_index(value, scope)
-
-    def _as_index(self, value: SSAValue | Operation, scope: Scope) -> SSAValue:
-        found = scope.add(arith.IndexCastOp(value if isinstance(value, SSAValue) else scope.add(value), IndexType()))
-        found.name_hint = "at"
-        return found
 
     def value(self, node: ScalarNode, scope: Scope) -> SSAValue:
         """The scalar in its compute type."""

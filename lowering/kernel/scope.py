@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import ClassVar
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, MemRefType, NoneType
+from xdsl.dialects.builtin import IndexType, MemRefType, NoneType, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from fuse_opt.dialects.types.dtypes import DType
-from fuse_opt.dialects.types.extents import is_number, may_exceed, number_in
+from fuse_opt.dialects.types.dtypes import DType, Kind
+from fuse_opt.dialects.types.extents import is_number, may_exceed, most, number_in
 from fuse_opt.dialects.types.index_expr import Atom, Clamp, Dim, IndexExpr, Loaded, Quotient
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.hints import NONPOSITIVE
@@ -192,3 +192,29 @@ def _name_of(size: Size) -> str:
 
 def _dims(atom: Atom) -> frozenset[Dim]:
     return frozenset((atom,)) if isinstance(atom, Dim) else IndexExpr(((atom, 1),)).dims()
+
+
+def position_index(value: SSAValue, element: DType, extent: Extent, scope: Scope) -> SSAValue:
+    """
+    An integer that is data as a position on an axis of the extent, limited to what is there in its own type, or in i64, before
+    it is an index: an index may be narrower.
+    """
+    last, unsigned = extent - 1, element.kind is Kind.UINT
+    largest = (1 << (element.bits - (0 if unsigned else 1))) - 1
+    if not unsigned:
+        value = scope.add(arith.MaxSIOp(value, scope.constant(0, element)))
+    if isinstance(last, Size):
+        if unsigned or not most(last) <= largest:
+            extend = arith.ExtUIOp if unsigned else arith.ExtSIOp
+            value = scope.add(extend(value, i64)) if element.bits < 64 else value
+        limit = scope.add(arith.IndexCastOp(scope.root.index_constant(last), value.type))
+        smaller = arith.MinUIOp if unsigned and element.bits == 64 else arith.MinSIOp
+        value = scope.add(smaller(value, limit))
+    elif last < largest:
+        limit = scope.constant(last, element)
+        value = scope.add(arith.MinUIOp(value, limit) if unsigned else arith.MinSIOp(value, limit))
+    if unsigned and element.bits < 64 and not isinstance(last, Size):
+        value = scope.add(arith.ExtUIOp(value, i64))
+    found = scope.add(arith.IndexCastOp(value, IndexType()))
+    found.name_hint = "at"
+    return found
