@@ -108,7 +108,7 @@ def _split(whole: _Range, sizes: Mapping[SSAValue, Extent], blocks: BlockLoops) 
         for cut in ordered:
             limits.append(_limit(cut, upper, limits[-1], blocks, before))
             ends.append(cut.at)
-        last: list[Extent | None] = [*ends[1:], whole.end]
+        last: Sequence[Extent | None] = [*ends[1:], whole.end]
         stretches = list(zip(pairwise([*limits, upper]), ends, last, strict=True))
         knowns = [always | _known(changing, start, end) for _, start, end in stretches]
     else:
@@ -180,10 +180,8 @@ def _in_order(cuts: Sequence[_Cut]) -> list[_Cut] | None:
     return found
 
 
-def _known(
-    conditions: Sequence[Condition], start: Extent | None, end: Extent | None
-) -> dict[SSAValue, bool | SSAValue]:
-    """What conditions are from one cut to the next."""
+def _known(conditions: Sequence[Condition], start: Extent, end: Extent | None) -> dict[SSAValue, bool | SSAValue]:
+    """What conditions are for counters from one on to another."""
     known: dict[SSAValue, bool | SSAValue] = {}
     for each in conditions:
         reached, passed = each.reached(), each.passed()
