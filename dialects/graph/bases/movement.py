@@ -168,12 +168,12 @@ def span_of(start: int, stop: int, step: int, extent: int) -> Span:
     if all(map(is_number, (start, stop, extent))):
         found = range(*slice(start, stop, step).indices(max(extent, 0)))
         return Span(found.start, step, len(found)) if found else Span(0, 1, 0)
-    if step != 1:
+    if step < 1:
         raise SizeRefusal(f"an axis of the extent '{extent}' is read from '{start}' to '{stop}' in steps of {step}")
     first, last = (_place(place, extent) for place in (start, stop))
-    if is_number(start) and is_number(stop):
-        return Span(first, 1, last - first if last >= first else 0)
-    return Span(first, 1, last - first)
+    if is_number(start) and is_number(stop) and not last >= first:
+        return Span(first, step, 0)
+    return Span(first, step, (last - first + step - 1) // step)
 
 
 def _place(place: int, extent: int) -> int:

@@ -256,7 +256,8 @@ class SliceOp(SlicingOp, ViewOp):
     """NumPy's basic slice with a start, stop and step (1) for every axis; negative starts and stops count from the end.
 
     With a negative step, a stop below `-extent` means "past the first element". Starts and stops may be sizes over the symbols
-    of arguments (`#graph.shape<0, past + seq>`), with the step 1: a call where a stop is behind the end of its axis is refused.
+    of arguments (`#graph.shape<0, past + seq>`), with steps that are not negative: a call where a stop is behind the end of its
+    axis is refused.
     """
 
     name = "graph.slice"

@@ -11,9 +11,12 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, DType
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
 VIEWS, handler = handlers()
+_END = (1 << 63) - 1
+"""Behind every axis."""
 
 
 @handler(
@@ -70,10 +73,20 @@ def _positions(call: Call, extent: int) -> range:
     return range(extent)[slice(start, end, step)]
 
 
+def _sized_bounds(call: Call, rank: int, axis: int) -> dict[str, list[int]]:
+    """As `_bounds`, of an axis whose extent is a size, or up to one: what is sliced then says what it has to know of it."""
+    starts, stops, steps = [0] * rank, [_END] * rank, [1] * rank
+    starts[axis], steps[axis] = call["start"] or 0, call["step"]
+    stops[axis] = _END if call["end"] is None else call["end"]
+    return {"starts": starts, "stops": stops, "steps": steps}
+
+
 @handler("aten.slice.Tensor")
 def _slice(call: Call) -> SSAValue:
     x = call.tensor("self")
     axis: int = call["dim"] % len(shape(x))
+    if any(isinstance(number, Size) for number in (shape(x)[axis], call["start"], call["end"])):
+        return call.emit.slice(x, **_sized_bounds(call, len(shape(x)), axis))
     return call.emit.slice(x, **_bounds(shape(x), axis, _positions(call, shape(x)[axis])))
 
 

@@ -389,3 +389,30 @@ def test_positions_in_arrays_of_any_extents_are_looked_up_without_python(kind: s
     for rows, columns in ((3, 5), (4, 30)):
         x, i = torch.randn(rows, columns), torch.rand(rows, columns).argsort(1)
         torch.testing.assert_close(fast(x, i, x), positions(kind)(x, i, x))
+
+
+SLICES = {
+    "ends": "a.diff(dim=1)",
+    "steps": "a[::2, ::3] * 2",
+    "begin": "a[:, :4] * 2",
+    "end": "a[-3:].exp()",
+    "of_sizes": "a[: b.shape[0] - 1, 1:] * 2",
+    "half": "a[b.shape[1] // 2 :] + 1",
+    "inner": "a[:, -5:-2] * 2",
+    "summed": "a[::3].sum()",
+    "columns": "a[:, ::2].t() * 2",
+}
+
+
+@pytest.mark.parametrize("kind", SLICES)
+def test_slices_of_any_extents(kind: str):
+    """No view of them is PyTorch's, for which what reads it would be, too; values, shapes and strides are eager's."""
+    call = eval(f"lambda a, b: {SLICES[kind]}")
+    fast = torch.compile(call, backend=fuse_opt, dynamic=True, options={"strict": True})
+    with collect_reports() as reports:
+        for n in (50, 31, 9, 8, 7, 50):
+            a, b = torch.randn(n, n), torch.randn(n, n)
+            found, wanted = fast(a, b), call(a, b)
+            assert found.stride() == wanted.stride()
+            torch.testing.assert_close(found, wanted)
+    assert reports.graphs[0].symbols
