@@ -202,14 +202,14 @@ def whole_axis(extent: int) -> range:
 
 def position_on_axis(at: int, extent: int) -> range:
     """One position of an axis, counted from its end where it is negative."""
-    if at == -1 and not is_number(extent):
-        return range(at, _END)
+    if at < 0 and not is_number(extent):
+        return range(at, at + 1 or _END)
     return range(at % extent, at % extent + 1)
 
 
 def slice_properties(positions: Sequence[range], source: Sequence[int]) -> dict[str, DenseArrayBase[IntegerType]]:
-    """The properties of a slice that reads these positions of axes of known extents."""
-    stops = [r.stop if r.stop >= 0 else -n - 1 for r, n in zip(positions, source, strict=True)]
+    """The properties of a slice that reads these positions; of axes of unknown extents they may count from the end."""
+    stops = [-n - 1 if r.stop < 0 and r.step < 0 else r.stop for r, n in zip(positions, source, strict=True)]
     starts, steps = [r.start for r in positions], [r.step for r in positions]
     found = [(a, b, c) if r else (0, 0, 1) for a, b, c, r in zip(starts, stops, steps, positions, strict=True)]
     names = ("starts", "stops", "steps")

@@ -23,7 +23,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from fuse_opt.dialects.types.extents import is_decided
+from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.size import Extent, Undecided
 from fuse_opt.lowering.inner_ops import inner_of
 from fuse_opt.lowering.loops.ranges.index_set_splitting import MOST_OPERATIONS, MOST_STRETCHES, SHORTEST
@@ -163,11 +163,6 @@ def _cuts(conditions: Sequence[Condition]) -> list[_Cut]:
     return list(found.values())
 
 
-def _is_at_most(a: Extent, b: Extent) -> bool:
-    """Whether it is proven to be."""
-    return is_decided(lambda: a <= b)
-
-
 def _in_order(cuts: Sequence[_Cut]) -> list[_Cut] | None:
     """The cuts in the order that they have for all sizes; None where that is not known."""
     found = list[_Cut]()
@@ -185,8 +180,8 @@ def _known(conditions: Sequence[Condition], start: Extent, end: Extent | None) -
     known: dict[SSAValue, bool | SSAValue] = {}
     for each in conditions:
         reached, passed = each.reached(), each.passed()
-        if passed == start or _is_at_most(reached, start):
+        if passed == start or not may_exceed(reached, start):
             known[each.value] = each.behind
-        elif end is not None and (end == reached or _is_at_most(end, passed)):
+        elif end is not None and (end == reached or not may_exceed(end, passed)):
             known[each.value] = each.before
     return known

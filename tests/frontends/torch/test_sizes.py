@@ -401,6 +401,8 @@ SLICES = {
     "inner": "a[:, -5:-2] * 2",
     "summed": "a[::3].sum()",
     "columns": "a[:, ::2].t() * 2",
+    "last": "a[:, -1].exp()",
+    "last_but_one": "a[:, -2] + b[-2]",
 }
 
 
