@@ -11,10 +11,14 @@ from typing import Any, cast
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import shape
-from fuse_opt.dialects.types.extents import estimate, exact_quotient, is_decided
+from fuse_opt.dialects.types.extents import estimate, exact_quotient, is_decided, largest
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.frontends.builder import Emitter
 from fuse_opt.frontends.torch.fx.api import torch
 from fuse_opt.frontends.torch.fx.symbols import known_extents, known_shape
+
+_MOST_EXPECTED = 16
+"""Strides that a dense axis may have, by which of the extents within it may be 0."""
 
 
 def storage_view(value: Any) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
@@ -34,11 +38,13 @@ def dense_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, 
     """The axes from the outermost in memory to the innermost where the elements fill it without gaps, else None."""
     wide = sorted((axis for axis, n in enumerate(shape) if n != 1), key=lambda axis: -estimate(strides[axis]))
     if 0 not in shape:
-        expected = 1
+        expected: tuple[Extent, ...] = (1,)
         for axis in reversed(wide):
-            if strides[axis] != expected:
+            if strides[axis] not in expected:
                 return None
-            expected *= shape[axis]
+            extent: Extent = shape[axis]
+            # PyTorch's strides are those of extents of 1 where one of them may be 0 for all that it knows.
+            expected = tuple({n * m: None for n in expected for m in (extent, largest(1, extent))})[:_MOST_EXPECTED]
     else:
         wide = [axis for axis, n in enumerate(shape) if n != 1]
     if wide == sorted(wide):
