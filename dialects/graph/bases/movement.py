@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.op import GraphOp, Limit
 from fuse_opt.dialects.interfaces.partial_reads import PartialRead
 from fuse_opt.dialects.interfaces.properties import int_array, ints, normalize_axis, shape_attribute, stated_extents
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, is_sized, is_static, shape, tensor, tensor_type
@@ -22,6 +22,7 @@ from fuse_opt.dialects.types.extents import is_decided, is_number
 from fuse_opt.dialects.types.size import Extent, SizeRefusal, symbol
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 
+_LIMIT = "'{name}', axis {axis}: the axis has {{most}} elements, got {{least}} as the stop"
 _END = (1 << 63) - 1
 """A stop that is behind the end of any axis."""
 
@@ -93,6 +94,15 @@ class SlicingOp(MovingOp, PartialRead):
         if 0 in steps:
             raise VerifyException(f"attribute 'steps': expected steps other than 0, got {list(steps)}")
         return list(zip(starts, stops, steps, strict=True))
+
+    def call_limits(self) -> Sequence[Limit]:
+        found: list[Limit] = []
+        for axis, (stated, extent) in enumerate(zip(self.stated(), shape(self._operands[0]), strict=True)):
+            if all(map(is_number, stated)) or extent == DYNAMIC_INDEX:
+                continue
+            span = span_of(*stated, extent)
+            found.append(Limit(_LIMIT.format(name=self.name, axis=axis), span.start + span.count, extent))
+        return found
 
     def has_numbers(self) -> bool:
         """Whether all starts and stops are."""

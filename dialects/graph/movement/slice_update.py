@@ -14,7 +14,14 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.graph.bases.movement import AxisOp, SlicingOp, position_on_axis, slice_properties, whole_axis
+from fuse_opt.dialects.graph.bases.movement import (
+    AxisOp,
+    SlicingOp,
+    Span,
+    position_on_axis,
+    slice_properties,
+    whole_axis,
+)
 from fuse_opt.dialects.graph.movement.views import ExpandDimsOp, SliceOp, SqueezeOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder
@@ -23,6 +30,7 @@ from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, 
 from fuse_opt.dialects.interfaces.structured_op import Overwritten
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import I64
+from fuse_opt.dialects.types.extents import is_number, may_exceed
 from fuse_opt.dialects.types.index_expr import Index, IndexExpr
 
 
@@ -73,44 +81,45 @@ class SliceScatterOp(SlicingOp):
     result = result_def(TensorType)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        found = zip(shape(self.x), self.ranges(), strict=True)
-        wanted = [n if n == DYNAMIC_INDEX else len(positions) for n, positions in found]
+        found = zip(shape(self.x), self.spans(), strict=True)
+        wanted = [n if n == DYNAMIC_INDEX else span.count for n, span in found]
         check_update(self.x, self.update, wanted)
         return (tensor(self.x),)
 
     def overwritten(self) -> Overwritten | None:
-        found = self.ranges()
-        return Overwritten(0, 1, tuple([r.start for r in found])) if all(r.step == 1 for r in found) else None
+        found = self.spans()
+        return Overwritten(0, 1, tuple([s.start for s in found])) if all(s.step == 1 for s in found) else None
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
-        return index if operand == 0 else tuple(map(_inside, index, self.ranges()))
+        return index if operand == 0 else tuple(map(_inside, index, self.spans()))
 
     def scalar(self, x: Scalar, update: Scalar) -> Scalar:
         written: Scalar | None = None
-        for axis, (extent, positions) in enumerate(zip(shape(self.x), self.ranges(), strict=True)):
-            if not positions:
+        for axis, (extent, span) in enumerate(zip(shape(self.x), self.spans(), strict=True)):
+            if is_number(span.count) and span.count == 0:
                 return x
-            for test in _position_tests(axis, extent, positions):
+            for test in _position_tests(axis, extent, span):
                 written = test if written is None else written & test
         return update if written is None else sc.where(written, update, x)
 
 
-def _inside(index: IndexExpr, positions: range) -> IndexExpr:
+def _inside(index: IndexExpr, span: Span) -> IndexExpr:
     """Which of the positions an index is, or a nearby one that there is."""
-    last = max(len(positions) - 1, 0)
-    if positions.step > 0:
-        return (index - positions.start).clamp(0, last * positions.step) // positions.step
-    low = positions.start + last * positions.step
-    return ((index - low).clamp(0, last * -positions.step) // -positions.step) * -1 + last
+    last = max(span.count - 1, 0) if is_number(span.count) else span.count - 1
+    if span.step > 0:
+        return (index - span.start).clamp(0, last * span.step) // span.step
+    low = span.start + last * span.step
+    return ((index - low).clamp(0, last * -span.step) // -span.step) * -1 + last
 
 
-def _position_tests(axis: int, extent: int, positions: range) -> list[Scalar]:
+def _position_tests(axis: int, extent: int, span: Span) -> list[Scalar]:
     """Which conditions make a position of an axis one of those given."""
-    position, low, high = sc.index(axis, I64), min(positions), max(positions)
-    tests = [position >= low] if low > 0 else []
-    tests += [position <= high] if high < extent - 1 else []
-    if len(positions) > 1 and abs(positions.step) > 1:
-        tests.append(sc.equal((position - low) % abs(positions.step), 0))
+    position, ends = sc.index(axis, I64), (span.start, span.start + (span.count - 1) * span.step)
+    low, high = ends if span.step > 0 else ends[::-1]
+    tests = [position >= low] if may_exceed(low, 0) else []
+    tests += [position <= high] if may_exceed(extent - 1, high) else []
+    if abs(span.step) > 1 and may_exceed(span.count, 1):
+        tests.append(sc.equal((position - low) % abs(span.step), 0))
     return tests
 
 

@@ -10,8 +10,8 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
-from fuse_opt.dialects.graph.bases.movement import SlicingOp, ViewOp, slice_properties, span_of
-from fuse_opt.dialects.interfaces.op import GraphOp, Limit
+from fuse_opt.dialects.graph.bases.movement import SlicingOp, ViewOp, slice_properties
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import (
     extents_array,
@@ -35,7 +35,6 @@ from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 
 _MISSING = (-1, DYNAMIC_INDEX)
 """How an extent that follows from the operand is written in a `shape` attribute."""
-_LIMIT = "'{name}', axis {axis}: the axis has {{most}} elements, got {{least}} as the stop"
 """What calls have to keep of starts and stops that are sizes; these are never negative, and neither is what is between them."""
 
 
@@ -267,15 +266,6 @@ class SliceOp(SlicingOp, ViewOp):
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
         known = zip(source, self.spans(), strict=True)
         return [span.count if n != DYNAMIC_INDEX and _is_said(span.count) else DYNAMIC_INDEX for n, span in known]
-
-    def call_limits(self) -> Sequence[Limit]:
-        found: list[Limit] = []
-        for axis, (stated, extent) in enumerate(zip(self.stated(), shape(self.x), strict=True)):
-            if all(map(is_number, stated)) or extent == DYNAMIC_INDEX:
-                continue
-            span = span_of(*stated, extent)
-            found.append(Limit(_LIMIT.format(name=self.name, axis=axis), span.start + span.count, extent))
-        return found
 
     def canonical(self) -> GraphOp | None:
         """Of what the operand was sliced from."""

@@ -73,6 +73,11 @@ def _positions(call: Call, extent: int) -> range:
     return range(extent)[slice(start, end, step)]
 
 
+def _is_sized(call: Call, x: SSAValue, axis: int) -> bool:
+    """Whether a size has a part in what `start` and `end` select."""
+    return any(isinstance(number, Size) for number in (shape(x)[axis], call["start"], call["end"]))
+
+
 def _sized_bounds(call: Call, rank: int, axis: int) -> dict[str, list[int]]:
     """As `_bounds`, of an axis whose extent is a size, or up to one: what is sliced then says what it has to know of it."""
     starts, stops, steps = [0] * rank, [_END] * rank, [1] * rank
@@ -85,7 +90,7 @@ def _sized_bounds(call: Call, rank: int, axis: int) -> dict[str, list[int]]:
 def _slice(call: Call) -> SSAValue:
     x = call.tensor("self")
     axis: int = call["dim"] % len(shape(x))
-    if any(isinstance(number, Size) for number in (shape(x)[axis], call["start"], call["end"])):
+    if _is_sized(call, x, axis):
         return call.emit.slice(x, **_sized_bounds(call, len(shape(x)), axis))
     return call.emit.slice(x, **_bounds(shape(x), axis, _positions(call, shape(x)[axis])))
 
@@ -124,6 +129,8 @@ def _diagonal(call: Call) -> SSAValue:
 def _slice_scatter(call: Call) -> SSAValue:
     x = call.tensor("self")
     axis: int = call["dim"] % len(shape(x))
+    if _is_sized(call, x, axis):
+        return call.emit.slice_scatter(x, call.tensor("src", dtype(x)), **_sized_bounds(call, len(shape(x)), axis))
     positions = _positions(call, shape(x)[axis])
     if not positions:
         return x
