@@ -20,9 +20,17 @@ from fuse_opt.dialects.types.dtypes import I8
 from fuse_opt.frontends.builder import Emitter
 from fuse_opt.frontends.torch.fx.api import ELEMENTS, is_tensor
 from fuse_opt.frontends.torch.fx.handler import NotCoveredError
-from fuse_opt.frontends.torch.fx.strides import dense_order, layout_of
+from fuse_opt.frontends.torch.fx.strides import contiguous_view, dense_order, layout_of
 from fuse_opt.frontends.torch.importer.imported import Argument, AtenCall, Buffer, Counts
-from fuse_opt.frontends.torch.importer.memory_places import Place, Root, device_of, is_readable, own_view
+from fuse_opt.frontends.torch.importer.memory_places import (
+    Place,
+    Root,
+    device_of,
+    has_effect,
+    is_readable,
+    own_view,
+    shared_arguments,
+)
 
 TOKEN = TensorType(I8.attribute, [])
 """The type of what stands for a result that the program cannot read, and says that it is there."""
@@ -90,8 +98,17 @@ class Values(ABC):
         meta = self.metas(node)
         view = own_view(meta)
         if view is not None and dense_order(view.shape, view.strides) is None:
-            raise NotCoveredError("has gaps in memory")
+            if not self._is_read_alone(node):
+                raise NotCoveredError("has gaps in memory")
+            view = contiguous_view(view.shape)
         return Place(Root(view, meta.dtype, computed=node), view)
+
+    def _is_read_alone(self, node: Any) -> bool:
+        """Whether nobody sees how a value lies in memory, as what `copy_` to a part of a tensor gives to who puts it there."""
+        return all(
+            user.op == "call_function" and not has_effect(user.target) and not shared_arguments(user.target)
+            for user in node.users
+        )
 
     def value(self, node: Any) -> SSAValue:
         """The value of a node as a tensor in the order of its axes. Raises NotCoveredError where it is none."""

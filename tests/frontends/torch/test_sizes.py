@@ -419,4 +419,29 @@ def test_slices_of_any_extents(kind: str):
             found, wanted = fast(a, b), call(a, b)
             assert found.stride() == wanted.stride()
             torch.testing.assert_close(found, wanted)
-    assert reports.graphs[0].symbols
+    assert reports.graphs[0].symbols and not reports.graphs[0].counts.external
+
+
+UPDATES = {
+    "columns": "c[:, 1:] += 1",
+    "steps": "c[1:, ::2] = b[1:, ::2]",
+    "scaled": "c[:-1].mul_(2)",
+    "last": "c[-1] = b[0]",
+    "rows": "c[: b.shape[0] - 1] = b[1:]",
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("kind", UPDATES)
+def test_parts_that_are_written_to_are_not_pytorchs(kind: str, dynamic: bool):
+    """Neither what `copy_` gives, which has the gaps of the part, nor what puts it there."""
+    names: dict[str, Any] = {}
+    exec(f"def update(a, b):\n    c = a * 2\n    {UPDATES[kind]}\n    return c.exp(), c", names)
+    fast = torch.compile(names["update"], backend=fuse_opt, dynamic=dynamic, options={"strict": True})
+    with collect_reports() as reports:
+        for n in (20, 9) if dynamic else (20,):
+            a, b = torch.randn(n, n), torch.randn(n, n)
+            for found, wanted in zip(fast(a, b), names["update"](a, b), strict=True):
+                assert found.stride() == wanted.stride()
+                torch.testing.assert_close(found, wanted)
+    assert not reports.graphs[0].counts.external and bool(reports.graphs[0].symbols) == dynamic
