@@ -26,6 +26,10 @@ class NotCoveredError(ValueError):
     """A call that a handler does not cover; the message says why."""
 
 
+class ImpossibleCallError(Exception):
+    """A call that PyTorch refuses when it is run, so that the graph has to run as it was before it was traced."""
+
+
 @dataclass(frozen=True)
 class Handler:
     """How calls of an overload become graph ops."""

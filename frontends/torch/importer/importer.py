@@ -12,7 +12,14 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.scalar import ScalarTypeError
 from fuse_opt.frontends.builder import UnknownExtentError
 from fuse_opt.frontends.torch.fx.api import as_list, aten, fx, is_tensor, torch
-from fuse_opt.frontends.torch.fx.handler import Built, Call, NotCoveredError, bound_arguments, check_type
+from fuse_opt.frontends.torch.fx.handler import (
+    Built,
+    Call,
+    ImpossibleCallError,
+    NotCoveredError,
+    bound_arguments,
+    check_type,
+)
 from fuse_opt.frontends.torch.fx.strides import View, dense_order, storage_view
 from fuse_opt.frontends.torch.importer.extern_calls import Calls
 from fuse_opt.frontends.torch.importer.imported import Imported, Returned, Stored, Variable
@@ -178,6 +185,8 @@ class Importer(Calls):
             call = Call(self.emit, node, self.metas, self.value, self.library, self.libraries)
             built = handler.build(call)
             self._enter(node, meta, built, viewed)
+        except ImpossibleCallError:
+            raise
         except _REFUSALS as error:
             return str(error).partition("\n")[0]
         except Exception as error:  # of a handler at fault: PyTorch's kernel is right in any case

@@ -11,7 +11,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.types.dtypes import BOOL, DType
-from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
+from fuse_opt.frontends.torch.fx.handler import Call, ImpossibleCallError, NotCoveredError, handlers
 
 POINTWISE, handler = handlers()
 
@@ -143,6 +143,8 @@ def _add(call: Call) -> SSAValue:
 @handler("aten.sub.Tensor", "aten.sub.Scalar")
 def _sub(call: Call) -> SSAValue:
     element = call.compute()
+    if element is BOOL:  # functionalisation writes it
+        raise ImpossibleCallError("Subtraction of two tensors of truth values")
     return call.result(call.emit.subtract(call.operand("self", element), _scaled(call, element)))
 
 
