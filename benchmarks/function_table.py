@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FUSE_OPT_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")  # before libraries are loaded, which look once
+
+import numpy as np  # noqa: E402
 
 SHOWN = 1.1
 """Ratios to the peer from which on a function is printed."""
@@ -48,7 +51,8 @@ def _array_difference(ours: Any, peer: Any) -> str:
     if (ours.dtype, ours.shape) != (peer.dtype, peer.shape):
         return f"{ours.dtype} {ours.shape}, the peer {peer.dtype} {peer.shape}"
     if peer.dtype.name not in BOUNDS:
-        share = float(np.mean(ours != peer)) if peer.size else 0.0
+        differs: Array = ours != peer
+        share = float(differs.mean()) if peer.size else 0.0
         return f"{share:.2g} of the values are others" if share else ""
     bound = BOUNDS[peer.dtype.name]
     mine: Array = ours.astype(np.float64)
@@ -89,11 +93,25 @@ def chosen(texts: Sequence[str], options: argparse.Namespace) -> list[str]:
     return [text for text in numbered if not options.only or any(part in text for part in options.only)]
 
 
-def one_thread() -> None:
-    """Before libraries are loaded: one thread of each, and no core of OpenBLAS but the one it finds."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FUSE_OPT_NUM_THREADS"):
-        os.environ[name] = "1"
-    os.environ.pop("OPENBLAS_CORETYPE", None)
+class Draws:
+    """Arrays for functions, drawn one after another: odd extents, of about so many elements where all of them are taken."""
+
+    def __init__(self, elements: int, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.rows, self.side = int(elements**0.5) | 1, max(int((elements / 63) ** 0.5) | 1, 3)
+        self.image, self.depth = int((elements / 248) ** 0.5) | 1, max(elements // (7 * 9 * 11 * 33), 3) | 1
+
+    def normal(self, *extents: int) -> Any:
+        return self.rng.standard_normal(extents).astype(np.float32)
+
+    def drawn(self, low: int, high: int, dtype: Any, *extents: int) -> Any:
+        return self.rng.integers(low, high, extents).astype(dtype)
+
+
+def environment() -> str:
+    """What is set of threads and of what libraries choose by themselves."""
+    kept = ("OMP_", "MKL_", "OPENBLAS_", "FUSE_OPT_")
+    return " ".join(("environment:", *(f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith(kept))))
 
 
 def show(

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from function_table import Draws
 
 jax: Any = import_module("jax")
 jnp: Any = import_module("jax.numpy")
@@ -65,16 +66,15 @@ a @ a[:, :16]
 
 def arguments(elements: int, seed: int = 0) -> Mapping[str, Any]:
     """By letter: arrays of about so many elements, of f32 where the functions do not show another type."""
-    rng = np.random.default_rng(seed)
-    rows, side = int(elements**0.5) | 1, max(int((elements / 63) ** 0.5) | 1, 3)
-    image, depth = int((elements / 248) ** 0.5) | 1, max(elements // (7 * 9 * 11 * 33), 3) | 1
-
-    def normal(*extents: int) -> Any:
-        return rng.standard_normal(extents).astype(np.float32)
-
-    def drawn(low: int, high: int, dtype: Any, *extents: int) -> Any:
-        return rng.integers(low, high, extents).astype(dtype)
-
+    draws = Draws(elements, seed)
+    rows, side, image, depth, normal, drawn = (
+        draws.rows,
+        draws.side,
+        draws.image,
+        draws.depth,
+        draws.normal,
+        draws.drawn,
+    )
     a, x, n = normal(rows, rows), normal(8, 31, image, image), drawn(-1000, 1000, np.int32, rows, rows)
     return {
         "a": a, "b": normal(rows, rows), "p": np.abs(a) + np.float32(0.1), "s": normal(63, side, side), "v": normal(elements | 1),

@@ -14,16 +14,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
-from function_table import Measured, arguments_of, chosen, difference, in_turns, one_thread, show
+from function_table import Measured, arguments_of, chosen, difference, environment, in_turns, show
 
-one_thread()
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
-import numpy as np  # noqa: E402
-from jax_op_cases import arguments, cases, function, jax  # noqa: E402
+import numpy as np
+from jax_op_cases import arguments, cases, function, jax
 
-import fuse_opt  # noqa: E402
-from fuse_opt.frontends import stablehlo  # noqa: E402
+import fuse_opt
+from fuse_opt.frontends import stablehlo
 
 
 def results(found: Any) -> Sequence[Any]:
@@ -43,6 +42,7 @@ def measure(text: str, given: dict[str, Any], seconds: float) -> Measured:
 
 def main(given: Sequence[str] | None = None) -> None:
     options = arguments_of(__doc__, given)
+    print(environment())
     jax.config.update("jax_enable_x64", True)
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # XLA has no other way to one thread
     warnings.simplefilter("ignore")

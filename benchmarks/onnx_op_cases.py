@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from function_table import Draws
 
 onnx: Any = import_module("onnx")
 helper: Any = import_module("onnx.helper")
@@ -162,31 +163,30 @@ def case(text: str, given: Mapping[str, Any]) -> Case:
 
 def arguments(elements: int, seed: int = 0) -> Mapping[str, Any]:
     """By letter: arrays of about so many elements, of f32 where the operators do not show another type."""
-    rng = np.random.default_rng(seed)
-    rows, side = int(elements**0.5) | 1, max(int((elements / 63) ** 0.5) | 1, 3)
-    image, depth = int((elements / 248) ** 0.5) | 1, max(elements // (7 * 9 * 11 * 33), 3) | 1
-
-    def normal(*extents: int) -> Any:
-        return rng.standard_normal(extents).astype(np.float32)
-
-    def drawn(low: int, high: int, dtype: Any, *extents: int) -> Any:
-        return rng.integers(low, high, extents).astype(dtype)
-
+    draws = Draws(elements, seed)
+    rows, side, image, depth, normal, drawn = (
+        draws.rows,
+        draws.side,
+        draws.image,
+        draws.depth,
+        draws.normal,
+        draws.drawn,
+    )
     a, n = normal(rows, rows), drawn(-1000, 1000, np.int32, rows, rows)
     x, positive = normal(8, 31, image, image), drawn(1, 50, np.int32, rows, rows)
     j = drawn(0, rows, np.int64, rows, rows)
     b = normal(rows, rows)
-    permuted = np.stack([rng.permutation(rows) for _ in range(rows)])
+    permuted = np.stack([draws.rng.permutation(rows) for _ in range(rows)])
     return {
         "a": a, "b": b, "p": np.abs(a) + np.float32(0.1), "s": normal(63, side, side), "z": a * np.float32(0.1),
         "q": normal(elements // 63, 63), "d": normal(63, elements // 63), "i": drawn(0, rows, np.int64, rows), "j": j,
         "jj": np.stack([j, j.T], -1), "perm": permuted, "permt": permuted.T.copy(),
-        "half": rng.permutation(rows)[: rows // 2, None],
+        "half": draws.rng.permutation(rows)[: rows // 2, None],
         "o": a.astype(np.float16), "e": a.astype(np.float64), "n": n, "m": positive, "l": n.astype(np.int64),
         "lm": positive.astype(np.int64), "k": drawn(-100, 100, np.int8, rows, rows), "u": drawn(0, 255, np.uint8, rows, rows),
         "w": n.astype(np.int16), "t": a > 0, "x": x, "x32": normal(8, 32, image, image), "x8": (x * 30).astype(np.int8),
         "xu": (np.abs(x) * 30).astype(np.uint8), "h": normal(9, max(elements // (9 * 31 * 65), 3), 31, 65),
-        "g": normal(7, 9, 11, depth, 33), "grid": (rng.random((8, image, image, 2)) * 2 - 1).astype(np.float32),
+        "g": normal(7, 9, 11, depth, 33), "grid": (draws.rng.random((8, image, image, 2)) * 2 - 1).astype(np.float32),
         "words": normal(1000, 64), "word": drawn(0, 1000, np.int64, elements // 64), "lengths": drawn(1, rows, np.int64, rows),
         "steps": normal(min(max(elements // 1024, 3), 200), 16, 64), "windows": normal(1, 9, (image - 2) ** 2), "size": image,
         "p1": np.abs(a) + 1,

@@ -14,14 +14,13 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from function_table import Measured, arguments_of, chosen, difference, in_turns, one_thread, show
+from function_table import Measured, arguments_of, chosen, difference, environment, in_turns, show
 
-one_thread()
+# isort: split
+import numpy as np
+from onnx_op_cases import arguments, case, cases
 
-import numpy as np  # noqa: E402
-from onnx_op_cases import arguments, case, cases  # noqa: E402
-
-from fuse_opt.frontends import onnx as client  # noqa: E402
+from fuse_opt.frontends import onnx as client
 
 ort: Any = import_module("onnxruntime")
 
@@ -44,6 +43,7 @@ def measure(text: str, given: Mapping[str, Any], seconds: float) -> Measured:
 
 def main(given: Sequence[str] | None = None) -> None:
     options = arguments_of(__doc__, given)
+    print(environment())
     warnings.simplefilter("ignore")
     fixed = measure("Abs(a)", {"a": np.ones((3, 3), np.float32)}, 0.2)
     for elements in options.elements:

@@ -11,7 +11,6 @@ results have other types, shapes, strides or values than eager's, are printed, w
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import time
@@ -20,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from function_table import environment
 from torch_op_cases import arguments, cases, function
 
 from fuse_opt.frontends.torch.fx.api import torch
@@ -106,8 +106,7 @@ def main(arguments_: Sequence[str] | None = None) -> None:
     parser.add_argument("--all", action="store_true")
     options = parser.parse_args(arguments_)
     torch.set_num_threads(1)
-    kept = ("OMP_", "MKL_", "OPENBLAS_", "FUSE_OPT_")
-    print("environment:", *(f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith(kept)))
+    print(environment())
     peers = ["ours", *(["inductor"] if options.inductor else [])]
     for elements in options.elements:
         with torch.no_grad(), warnings.catch_warnings():

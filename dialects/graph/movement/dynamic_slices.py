@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -43,9 +44,9 @@ class BoxOp(MovingOp):
                 raise VerifyException(f"operand 'starts': expected single i32 or i64, got '{start.type}'")
         return axes
 
+    @abstractmethod
     def box(self) -> Sequence[int]:
         """Its extents along these axes."""
-        raise NotImplementedError
 
     def begins(self) -> dict[int, IndexExpr]:
         """Where it begins by axis, such that it lies inside."""
