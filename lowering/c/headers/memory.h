@@ -98,7 +98,8 @@ FO_FN float fo_zero_f32(void) {
 /* fo_rows_{f32|f64}: for each of so many channels, which lie `channel` and `to_channel` elements apart, rows `begin` to `end` from
    to[to_at] on, `count` elements apart and so long: of each, elements `first` to `last` are every `step`-th one of the row of `from`,
    whose element 0 of row 0 would be from[at] and whose rows lie `row` apart; others are 0, as are all elements before and behind
-   these rows, to the one `stop`. Elements behind that one, fewer than a vector has, may become 0, too. */
+   these rows, to the one `stop`. Elements behind that one stay as they are if `stop` is a vector behind the rows, at least; or else
+   some, fewer than a vector has, may become 0, too. */
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((noclone)) /* for the numbers of a call it takes as long to compile as all else */
 #endif
@@ -138,7 +139,11 @@ FO_APART void fo_rows_f32(const float *restrict from, long at, long row, long st
         __asm__("" : "+r"(i)); /* one by one: what is as rare is not worth the time that compilers take for vectors of it */
       }
     }
-    for (long i = end * count; i < stop; i += lanes) *(fo_row *)(to + to_at + i) = (fo_row){0};
+    /* Not one element more: what lies there is another part of a row, which may be written already. */
+    long i = end * count;
+    for (; i + lanes <= stop; i += lanes) *(fo_row *)(to + to_at + i) = (fo_row){0};
+    if (i < stop && stop - end * count >= lanes) *(fo_row *)(to + to_at + stop - lanes) = (fo_row){0};
+    for (; i < stop && stop - end * count < lanes; i++) to[to_at + i] = 0.0f;
   }
 #elif defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)
   enum { lanes = 32 / sizeof *to };
@@ -174,7 +179,11 @@ FO_APART void fo_rows_f32(const float *restrict from, long at, long row, long st
         __asm__("" : "+r"(i)); /* one by one, as above */
       }
     }
-    for (long i = end * count; i < stop; i += lanes) *(fo_row *)(to + to_at + i) = (fo_row){0};
+    /* Not one element more: what lies there is another part of a row, which may be written already. */
+    long i = end * count;
+    for (; i + lanes <= stop; i += lanes) *(fo_row *)(to + to_at + i) = (fo_row){0};
+    if (i < stop && stop - end * count >= lanes) *(fo_row *)(to + to_at + stop - lanes) = (fo_row){0};
+    for (; i < stop && stop - end * count < lanes; i++) to[to_at + i] = 0.0f;
   }
 #else
   for (long n = 0; n < channels; n++, at += channel, to_at += to_channel) {

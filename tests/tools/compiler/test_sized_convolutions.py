@@ -77,6 +77,14 @@ CASES: dict[str, tuple[str, Shapes]] = {
         conv(("?", 3, "?", "?"), (8, 3, 7, 7), ANY, "{strides = array<i64: 2, 2>, pads = array<i64: 3, 3, 3, 3>}"),
         lambda h, w: [(2, 3, h, w), (8, 3, 7, 7)],
     ),
+    "strides, copies of rows that fill their memory": (
+        conv(("?", 3, "?"), (4, 3, 3), ("?", 4, "?"), "{strides = array<i64: 2>}", dims="line"),
+        lambda h, w: [(2, 3, 970 + 11 * (h % 6)), (4, 3, 3)],
+    ),
+    "strides, copies of several rows that fill their memory": (
+        conv(("?", 3, "?", "?"), (4, 3, 3, 3), ("?", 4, "?", "?"), "{strides = array<i64: 2, 2>}"),
+        lambda h, w: [(2, 3, 233 + 11 * (h % 2), 119 + 6 * (h % 2)), (4, 3, 3, 3)],
+    ),
     "dilations, groups": (
         conv(
             ("?", 4, "?", "?"), (8, 2, 3, 2), ANY,
