@@ -14,17 +14,19 @@ from typing import Any
 from xdsl.dialects.builtin import UnitAttr
 
 from fuse_opt.dialects.analysis.training import TRAINING
+from fuse_opt.frontends.torch.codegen.attempts import Attempted, Attempts, Failed
 from fuse_opt.frontends.torch.codegen.device_wrapper import compile_device_call
 from fuse_opt.frontends.torch.codegen.steps import NoProgram, NoStats
 from fuse_opt.frontends.torch.codegen.wrapper import compile_call
-from fuse_opt.frontends.torch.devices import Attempted, check_device
+from fuse_opt.frontends.torch.devices import check_device
 from fuse_opt.frontends.torch.dumps import dump
 from fuse_opt.frontends.torch.dynamic_shapes import Specialized, is_known, metas_of
 from fuse_opt.frontends.torch.fallback import (
     Dispatched,
-    Guarded,
+    FailedCallError,
     LeftError,
     Original,
+    guarded,
     nothing_to_win,
     unless_bases_differ,
 )
@@ -74,7 +76,7 @@ def fuse_opt(
         return graph_module
     if not all(map(is_known, example_inputs)):
         return Dispatched(original, compiled, example_inputs, checked.programs)
-    return Guarded(original, compiled) if original.has_backward else compiled
+    return guarded(original, compiled)
 
 
 def _restart() -> type[Exception]:
@@ -137,16 +139,21 @@ def compile_graph(
     elif original is not None and kind == "backward":
         saved = original.saved_bytes
 
-    def leave(error: Exception) -> None:
-        if original is None:
+    def failed(error: Exception, args: list[Any]) -> Any:
+        if original is None or original.strict or isinstance(error, LeftError | FailedCallError):
             raise error
-        original.leave("its first call" if kind == "inference" else f"the first call of its {kind} graph", error)
+        what = "its first call" if kind == "inference" else f"the first call of its {kind} graph"
+        if kind != "backward":
+            raise FailedCallError(what) from error
+        found = traced(*args)
+        original.leave(what, error)
+        return found
 
     def compile_for(metas: Callable[[], Callable[[Any], Any]]) -> Callable[[list[Any]], Any]:
         try:
             may_leave = original is not None and kind != "backward"
             return _compile(
-                graph_module, kind, options, metas(), may_leave, parameters, regenerated, saved, visible, leave, tried
+                graph_module, kind, options, metas(), may_leave, parameters, regenerated, saved, visible, failed, tried
             )
         except Exception as error:
             return _left(graph_module, kind, original, error)
@@ -163,7 +170,7 @@ def compile_graph(
         else:
             specialised = Specialized(graph_module, compile_for)
             try:
-                sized = compile_sized_graph(graph_module, kind, options, parameters, regenerated, specialised, leave)
+                sized = compile_sized_graph(graph_module, kind, options, parameters, regenerated, specialised, failed)
             except Exception as error:
                 boxed = _left(graph_module, kind, original, error)
             else:
@@ -230,7 +237,7 @@ def _compile(
     regenerated: frozenset[int],
     saved: int,
     visible: int | None,
-    leave: Callable[[Exception], None],
+    failed: Failed,
     tried: Sequence[Any],
 ) -> Callable[[list[Any]], Any]:
     started = time.perf_counter()
@@ -258,13 +265,15 @@ def _compile(
         with api.steered(options.decisions) as decisions:
             mark(imported.module, kind, options)
             program = _program(imported, options, saved, device if on_device else None, tried)
+        attempts = Attempts(imported, failed)
         if on_device:
-            stored = [imported.placeholders.index(each.argument) for each in imported.stored]
-            recorded = Recorded(stored, parameters, visible) if options.cuda_graphs and program.native.steps else None
+            recorded = (
+                Recorded(attempts.stored, parameters, visible) if options.cuda_graphs and program.native.steps else None
+            )
             launched, text = compile_device_call(imported, program.native, device, recorded, kind == "backward")
-            call: Callable[[list[Any]], Any] = Attempted(launched, graph_module, stored, leave)
+            call: Callable[[list[Any]], Any] = Attempted(launched, attempts)
         else:
-            call, text = compile_call(imported, program.native)
+            call, text = compile_call(imported, program.native, attempts)
     kept = saved if kind == "forward" else 0
     found = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started, saved=kept)
     report(found)

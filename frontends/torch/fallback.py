@@ -33,6 +33,10 @@ class LeftError(Exception):
     """A graph that PyTorch is to run as it was traced; the message says why."""
 
 
+class FailedCallError(Exception):
+    """A call of a compiled graph that is as if it had not been made; the message says which, the cause why."""
+
+
 class Original:
     """A graph as it was traced, and whether it is PyTorch's to run."""
 
@@ -59,6 +63,17 @@ class Original:
             message = f"fuse_opt leaves a graph to PyTorch, as {what} fails: {reason}"
             _log.debug("%s", message, exc_info=error)
             warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+    def run_after(self, error: LeftError | FailedCallError, args: Sequence[Any]) -> Any:
+        """
+        Runs a call that ours was not made of, or that ended with an error, and leaves the graph to PyTorch. Where PyTorch
+        refuses the call, too, it is the caller's fault: nothing is left.
+        """
+        found = self.run(*args)
+        if isinstance(cause := error.__cause__, Exception) and isinstance(error, FailedCallError):
+            self.leave(str(error), cause)
+        self.left = True
+        return found
 
 
 def _is_work(node: Any) -> bool:
@@ -99,15 +114,18 @@ def unless_bases_differ(graph_module: Any, compiled: Callable[[list[Any]], Any])
     return call
 
 
-class Guarded:
-    """A compiled graph whose backward graph may turn out to be PyTorch's."""
+def guarded(original: Original, compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiled graph, which may turn out to be PyTorch's: that its backward graph is, or when it is called."""
 
-    def __init__(self, original: Original, compiled: Callable[..., Any]) -> None:
-        self._original = original
-        self._compiled = compiled
+    def call(*args: Any) -> Any:
+        if original.left:
+            return original.run(*args)
+        try:
+            return compiled(*args)
+        except (LeftError, FailedCallError) as error:  # as if nothing ran
+            return original.run_after(error, args)
 
-    def __call__(self, *args: Any) -> Any:
-        return (self._original.run if self._original.left else self._compiled)(*args)
+    return call
 
 
 class Dispatched:
@@ -120,7 +138,7 @@ class Dispatched:
         self, original: Original, compiled: Callable[..., Any], example_inputs: Sequence[Any], most: int
     ) -> None:
         self._original = original
-        self._compiled = compiled
+        self._compiled = guarded(original, compiled)
         self._positions = _deciding(example_inputs)
         self._most = most
         """Sets of extents with programs."""
@@ -134,11 +152,7 @@ class Dispatched:
         key = tuple(_extents(args[position]) for position in self._positions)
         if self._original.left or not (key in self._taken or self._is_worth_it(key)):
             return self._original.run(*args)
-        try:
-            return self._compiled(*args)
-        except LeftError:  # before anything ran
-            self._original.left = True
-            return self._original.run(*args)
+        return self._compiled(*args)
 
     def _is_worth_it(self, key: Hashable) -> bool:
         """Whether to compile now: also where each call has other extents, few calls wait for a compiler."""

@@ -12,11 +12,12 @@ from typing import Any
 
 from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
 from fuse_opt.dialects.types.size import SizeRefusal
+from fuse_opt.frontends.torch.codegen.attempts import Attempted, Attempts, Failed
 from fuse_opt.frontends.torch.codegen.sized_call import SizedText
 from fuse_opt.frontends.torch.codegen.sized_device_call import SizedDeviceCall
 from fuse_opt.frontends.torch.codegen.stated_symbols import state_symbols
 from fuse_opt.frontends.torch.codegen.steps import call_site
-from fuse_opt.frontends.torch.devices import Attempted, check_device
+from fuse_opt.frontends.torch.devices import check_device
 from fuse_opt.frontends.torch.dumps import dump
 from fuse_opt.frontends.torch.dynamic_shapes import sized_metas_of
 from fuse_opt.frontends.torch.fx.api import torch
@@ -38,11 +39,11 @@ def compile_sized_graph(
     parameters: frozenset[int],
     regenerated: frozenset[int],
     otherwise: Callable[[list[Any]], Any],
-    leave: Callable[[Exception], None],
+    failed: Failed,
 ) -> Callable[[list[Any]], Any] | None:
     """
     One program for all extents of a graph with symbols; None, with a remark, where it needs numbers. `otherwise` runs calls with
-    extents that are 0; `leave` is told of a first call on a device that fails. Raises whatever goes wrong beside that.
+    extents that are 0, and what has `failed` those that the program fails in. Raises whatever goes wrong before.
     """
     started = time.perf_counter()
     api.use_openmp_threads()
@@ -78,7 +79,7 @@ def compile_sized_graph(
             with torch.no_grad(), modes._disable_current_modes():
                 program = _sized_program(imported, kind, options, long_rows, device if on_device else None, texts)
                 if isinstance(program, CallerSizes):
-                    return SizedText(imported, program, sources, otherwise)
+                    return SizedText(imported, program, sources, otherwise, Attempts(imported, failed))
                 return SizedDeviceCall(imported, program, sources, device, kind == "backward", otherwise)
 
         @cache
@@ -102,8 +103,7 @@ def compile_sized_graph(
         dump(Path(options.dump), kind, {**texts, "_call.py": found.text, "_report.txt": said})
     if isinstance(found, SizedText):
         return found.call
-    stored = [imported.placeholders.index(each.argument) for each in imported.stored]
-    return Attempted(found.call, graph_module, stored, leave)
+    return Attempted(found.call, Attempts(imported, failed))
 
 
 def _sized_program(

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from fuse_opt.dialects.types.extents import evaluate
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
+from fuse_opt.frontends.torch.codegen.attempts import Attempts, Call
 from fuse_opt.frontends.torch.codegen.results import Results
 from fuse_opt.frontends.torch.codegen.size_text import size_text
 from fuse_opt.frontends.torch.codegen.steps import POOLED, flat_memory, follow_threads, library_step
@@ -27,7 +28,6 @@ from fuse_opt.tools.compiler.sized import CallerSizes
 _strided = torch._C._dynamo.guards._reinterpret_tensor
 KEPT = 64
 """Vectors of numbers of which it is known what follows from them; the one that was met first goes."""
-Call = Callable[[list[Any]], Any]
 Source = tuple[str, int, int | None]
 """A symbol, the position of an argument that is it or, with an axis, has it as an extent."""
 
@@ -151,9 +151,17 @@ class SizedText:
     """A graph as a function of its arguments that finds the numbers of its symbols among them."""
 
     def __init__(
-        self, imported: Imported, native: CallerSizes, sources: Sequence[Source], otherwise: Callable[[], Call]
+        self,
+        imported: Imported,
+        native: CallerSizes,
+        sources: Sequence[Source],
+        otherwise: Callable[[], Call],
+        attempts: Attempts,
     ) -> None:
-        """`otherwise` gives what runs calls whose numbers this program is not for. Raises SizeRefusal."""
+        """
+        `otherwise` gives what runs calls whose numbers this program is not for; `attempts` run the first call, those with numbers
+        that are met first where no argument is written to, and else these up to when their first step runs. Raises SizeRefusal.
+        """
         self.native, self.stats = native, native.usual.stats
         self.symbols = sorted({one.name for one in native.symbols} | set(native.layout.names))
         self._names = [name for name, _, _ in sources]
@@ -166,6 +174,9 @@ class SizedText:
         self._bases, self._has_views = writer.bases, bool(writer.views)
         self._known: dict[tuple[int, ...], tuple[Any, ...]] = {}
         self._otherwise = otherwise
+        self._attempts, self._ran = attempts, False
+        self._met: dict[tuple[int, ...], None] = {}
+        """The numbers of calls that were attempted last."""
         self._frames = native.frames
         expect_memory(imported)
         names: dict[str, Any] = {
@@ -189,6 +200,26 @@ class SizedText:
     def _take(self, frame: _Frame, key: tuple[int, ...]) -> Call | None:
         """Makes a frame, which nobody uses, one for these numbers; what is to be called for them where the program is not."""
         frame.key = None
+        if key not in self._met and not (self._ran and self._attempts.stored):
+            return partial(self._attempts, partial(self._first, key))
+        try:
+            return self._made_for(frame, key)
+        except Exception as error:
+            return partial(self._attempts.failed, error)
+
+    def _first(self, key: tuple[int, ...], args: list[Any]) -> Any:
+        while len(self._met) >= KEPT:
+            self._met.pop(next(iter(self._met)), None)
+        self._met[key] = None
+        try:
+            found = self.call(args)
+        except Exception:
+            self._met.pop(key, None)
+            raise
+        self._ran = True
+        return found
+
+    def _made_for(self, frame: _Frame, key: tuple[int, ...]) -> Call | None:
         if not frame.native.take([key[place] for place in self._order]):
             return self._otherwise()
         if (numbers := self._known.get(key)) is None:

@@ -7,12 +7,14 @@ is in a frame that one run has to itself; results are new tensors in each run.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any, cast
 
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Size
+from fuse_opt.frontends.torch.codegen.attempts import Attempts, Call
 from fuse_opt.frontends.torch.codegen.results import Held, Results
 from fuse_opt.frontends.torch.codegen.steps import (
     POOLED,
@@ -103,12 +105,13 @@ class CallWriter(Results):
 
     def _head(self) -> list[str]:
         head = ["def call(args):"]
+        if self._is_framed():
+            head.append("    follow_threads()")
+            head += ["    try:", "        frame = idle.pop()", "    except IndexError:", "        return first(args)"]
         if self.imported.placeholders:
             head.append(f"    {', '.join(self.imported.placeholders)}, = args")
         head.append("    args.clear()")
         if self._is_framed():
-            head.append("    follow_threads()")
-            head += ["    try:", "        frame = idle.pop()", "    except IndexError:", "        frame = new_frame()"]
             head.append("    table, pieces, views, binding, seen = frame")
         if self.pieces:
             head.append(f"    {', '.join(self.pieces)}, = pieces")
@@ -290,8 +293,11 @@ def expect_memory(imported: Imported) -> None:
     torch.empty(min(nbytes, _LARGEST_KEPT), dtype=torch.uint8)
 
 
-def compile_call(imported: Imported, native: Any) -> tuple[Callable[[list[Any]], Any], str]:
-    """The function that runs a graph, for the list of its arguments, which it empties; and its text."""
+def compile_call(imported: Imported, native: Any, attempts: Attempts) -> tuple[Call, str]:
+    """
+    The function that runs a graph, for the list of its arguments, which it empties; and its text. A call that no frame is
+    idle for, as the first one, may fail.
+    """
     writer = CallWriter(imported, native)
     text = writer.write()
     expect_memory(imported)
@@ -302,14 +308,21 @@ def compile_call(imported: Imported, native: Any) -> tuple[Callable[[list[Any]],
         tensors = tuple(frame_tensor(binding, native.program, view) for view in views)
         return binding.table, binding.pieces if writer.pieces else (), tensors, binding, [0]
 
+    idle = deque[Any](maxlen=MOST_IDLE)
+
+    def with_frame(args: list[Any]) -> Any:
+        idle.append(new_frame())
+        return call(args)
+
     names = {
         **writer.names,
-        "idle": deque[Any](maxlen=MOST_IDLE),
-        "new_frame": new_frame,
+        "idle": idle,
+        "first": partial(attempts, with_frame),
         "follow_threads": follow_threads,
     }
     exec(compile(text, "<fuse_opt call>", "exec"), names)
-    return cast(Callable[[list[Any]], Any], names["call"]), text
+    call = cast(Call, names["call"])
+    return call, text
 
 
 def _named(item: Any) -> list[Variable]:

@@ -182,9 +182,9 @@ def test_a_view_that_several_calls_take_is_made_once(tmp_path: Any):
 def test_kernels_that_turn_blocks_write_to_their_results(monkeypatch: Any):
     programs: list[Any] = []
 
-    def kept(imported: Any, native: Any) -> Any:
+    def kept(imported: Any, native: Any, *rest: Any) -> Any:
         programs.append(native.program)
-        return compile_call(imported, native)
+        return compile_call(imported, native, *rest)
 
     monkeypatch.setattr(torch_backend, "compile_call", kept)
 
