@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute
+from xdsl.utils.hints import isa
+
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import STORES
+from fuse_opt.dialects.types.dtypes import dtype_of
 
 UNROLL = "fused.unroll"
 """Attribute of a loop that is to be unrolled whole: its buffers can be registers then; or so many times, where it is a number."""
@@ -42,6 +47,20 @@ FILLED = "fused.filled"
 
 LASTING = "fused.lasting"
 """Attribute of memory of a function's own that is there once for all of its calls, zeros at first."""
+
+
+OF_THREAD = "fused.of_thread"
+"""Attribute of such memory that is there once for each thread, as a stack has no room for it."""
+MOST_ON_STACK = 3 << 19
+"""Bytes of all arrays that a function has on a stack: some threads have 2 MiB, and are somewhere in it already."""
+
+
+def array_bytes(kind: Attribute) -> int:
+    """Of a function's own memory of a type, as it is aligned."""
+    assert isa(kind, MemRefType) and kind.has_static_shape()
+    element = dtype_of(kind.element_type)
+    itemsize = 8 if element is None else element.itemsize  # of an index
+    return -(-kind.element_count() * itemsize // 64) * 64
 
 
 VECTOR_BITS = "fused.vector"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from fuse_opt.lowering.c.headers.functions import c_helpers, cuda_helpers
 from fuse_opt.lowering.c.op_table import FLOATS, Level, Row, Rows, call, loose, over, prefix, shared_rows
+from fuse_opt.lowering.hints import MOST_ON_STACK
 
 _FO_MATH = (
     "exp exp2 expm1 log log1p log2 log10 sqrt rsqrt cbrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
@@ -44,6 +45,10 @@ class CLanguage:
     local_array: str = "{} {}[{}]"
     lasting_array: str | None = None
     """The same of one that is there once for all calls; None where there is none."""
+    thread_array: str | None = None
+    """The same of one that is there once for each thread."""
+    most_local: int | None = None
+    """Bytes of all local arrays of a function, of which stacks have no more; None where there are no stacks."""
     local_vector: str | None = None
     """The same of a variable that is a vector of {2} elements; None where there is none."""
     shared_array: str | None = None
@@ -253,6 +258,8 @@ C = CLanguage(
     helpers=c_helpers,
     local_array="{} {}[{}] __attribute__((aligned(64)))",
     lasting_array="static {} {}[{}] __attribute__((aligned(64)))",
+    thread_array="static _Thread_local {} {}[{}] __attribute__((aligned(64)))",
+    most_local=MOST_ON_STACK,
     local_vector="{0} {1} __attribute__((vector_size({2} * sizeof({0}))))",
     scalar=('__asm__("");',),
     rolled=("#ifdef __clang__", "#pragma clang loop unroll(disable)", "#endif"),

@@ -24,7 +24,16 @@ from fuse_opt.lowering.c.expressions import CPrintError, Facts, bound_of
 from fuse_opt.lowering.c.headers.functions import called_helpers, is_helper_target
 from fuse_opt.lowering.c.language import CLanguage
 from fuse_opt.lowering.c.names import NameScope, comment_lines, global_identifier
-from fuse_opt.lowering.hints import HALF_LINES, LARGE_BUFFER, LASTING, REGISTER, SMALL_BUFFERS, VECTOR_BITS
+from fuse_opt.lowering.hints import (
+    HALF_LINES,
+    LARGE_BUFFER,
+    LASTING,
+    OF_THREAD,
+    REGISTER,
+    SMALL_BUFFERS,
+    VECTOR_BITS,
+    array_bytes,
+)
 from fuse_opt.lowering.inner_ops import inner_ops
 
 __all__ = ["CPrintError", "CPrinter", "FunctionText", "print_function", "print_translation_unit"]
@@ -165,6 +174,8 @@ class CPrinter(ControlPrinter):
             language = language.with_wide_index()
         super().__init__(language, NameScope([self.name, *self.calls]), facts)
         self.reductions = {}
+        self._local = 0
+        """Bytes of arrays that were declared on the stack."""
 
     def print(self) -> FunctionText:
         head = self._print_head()
@@ -198,12 +209,15 @@ class CPrinter(ControlPrinter):
                 self.print_store(op)
             case memref.AllocaOp() if LASTING in op.attributes:
                 self._print_array(op.memref, op, self.language.lasting_array)
+            case memref.AllocaOp() if OF_THREAD in op.attributes and self.language.thread_array:
+                self._print_array(op.memref, op, self.language.thread_array)
             case memref.AllocaOp():
                 uses = (use.operation for use in op.memref.uses)
                 is_vector = REGISTER in op.attributes and all(
                     isinstance(u, memref.LoadOp | memref.StoreOp) for u in uses
                 )
                 as_vector = self.language.local_vector if is_vector else None  # a vector has no address for others
+                self._count_local(op)
                 self._print_array(op.memref, op, as_vector or self.language.local_array)
             case vector.LoadOp() if self.language.vector:
                 self.print_vector_load(op)
@@ -339,6 +353,15 @@ class CPrinter(ControlPrinter):
         size = max(kind.element_count(), 1)  # C has no empty arrays
         self.emit(f"{declaration.format(self.element_type(buffer, op), name, size)};")
         self.bind(buffer, name)
+
+    def _count_local(self, op: memref.AllocaOp) -> None:
+        """Refuses what would end a process where it runs."""
+        most = self.language.most_local
+        if most is None or not op.memref.type.has_static_shape():
+            return
+        self._local += array_bytes(op.memref.type)
+        if self._local > most:
+            raise self.refuse(op, f"room for local buffers of {self._local} bytes; give one 'fused.of_thread'")
 
     def _print_dynamic_buffers(self, function: gpu.FuncOp) -> None:
         """The workgroup buffers one behind the other in memory that the launch asks for."""

@@ -28,6 +28,7 @@ from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter
 from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.convert.register_parts import split_registers
 from fuse_opt.lowering.convert.shared_starts import are_starts
+from fuse_opt.lowering.convert.stack_room import fit_stack
 from fuse_opt.lowering.convert.vector_bits import WIDEST, is_for_lines_alone, vector_bits
 from fuse_opt.lowering.convert.versions import Version, join_versions, short_version, versions_of
 from fuse_opt.lowering.cpu.attention.gradients import build_attention_gradient_loops
@@ -135,6 +136,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
             phases[number] = loops
             if len(phases) == 1 and passes:
                 loops = phases[number] = _with_versions(kernel, passes, memory, loops)
+            fit_stack(loops.body)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
             function.location = kernel.location
             if (written := written_elements(kernel, passes)) is not None:
