@@ -1,29 +1,33 @@
 """Random programs of large and odd extents: right, the same bits for every number of threads, and no byte beside an array.
 
-    python tests/support/large_fuzz.py --cases 500 --seed 0
+    python tests/support/large_fuzz.py --cases 500 --seed 0 [--passes]
 
 A case is a program of large_programs.py, by the default pipeline for all sizes, called at several draws of its extents: tasks of
 several threads, panels, parts of rows and tables are of tensors that others of our fuzzers are too small for. A call that is
-refused (an extreme value of no elements) is left out.
+refused (an extreme value of no elements) is left out. With `--passes` a case is compiled by a random sequence of passes
+instead, half of which rewrite what was planned: bits on the reference stay, and arguments that are not donated.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 
 import numpy as np
+from fuzz import random_sequence
 from graph_op_table import Array
-from ir_testing import evaluate, parse, text_of
+from ir_testing import apply, assert_same_bits, evaluate, parse, text_of
 from large_programs import calls, large_program
 from laws import Subject, called_fault
 from narrow_floats import decode
 from thread_counts import by_threads
 
 import fuse_opt
+from fuse_opt.dialects.analysis.storage import DONATED
 from fuse_opt.lowering.errors import EvaluationError
 from fuse_opt.tools.reduce.search import isolated, reduce_failure
 
@@ -50,6 +54,28 @@ def large_fault(text: str, seed: int) -> str:
     return ""
 
 
+def passes_fault(text: str, passes: Sequence[str], seed: int) -> str:
+    """The same of one that is compiled by a sequence of passes, which is right on the reference, too."""
+    program, module = fuse_opt.compile(text, "cpu", list(passes)), apply(parse(text), list(passes))
+    for arguments in calls(text, seed)[:2]:
+        try:
+            values = evaluate(parse(text), arguments)
+            assert_same_bits(evaluate(module, arguments), values)
+        except (EvaluationError, IndexError):
+            continue
+        except AssertionError as error:
+            return f"other bits on the reference: {error}"
+        given = [array.copy() for array in arguments]
+        found = program(*given)
+        if DONATED not in text and any(a.tobytes() != b.tobytes() for a, b in zip(given, arguments, strict=True)):
+            return "an argument is written to"
+        single = [found] if len(values) == 1 else list(found)
+        subject = Subject(text, arguments, [_near(a, b) for a, b in zip(single, values, strict=True)])
+        if fault := called_fault(program, subject):
+            return f"{fault.partition(' differs: ')[0]}: {fault}"
+    return ""
+
+
 def _other_bits(one: Sequence[Array], other: Sequence[Array]) -> bool:
     """Every NaN is every other one."""
     pairs = [(decode(a), decode(b)) for a, b in zip(one, other, strict=True) if a.tobytes() != b.tobytes()]
@@ -67,24 +93,29 @@ def _near(found: Array, wanted: Array) -> Array:
     return near
 
 
-def check_case(seed: int) -> str:
+def check_case(seed: int, with_passes: bool = False) -> str:
     """A report of what is wrong with the case of a seed, reduced; empty where nothing is."""
-    text = text_of(large_program(seed))
+    text, passes = text_of(large_program(seed)), list[str]()
+    if with_passes:
+        passes += [name for name in random_sequence(random.Random(f"late {seed}")) if name != "gpu-attach-device"]
 
-    def kind(text: str, _: Sequence[str]) -> str | None:
-        return (isolated(lambda: _kind(text, seed), SECONDS) or "").partition(": ")[0] or None
+    def fault_of(text: str, passes: Sequence[str]) -> str:
+        return isolated(lambda: _kind(text, passes if with_passes else None, seed), SECONDS) or ""
 
-    fault = isolated(lambda: _kind(text, seed), SECONDS)
-    if not fault:
+    def kind(text: str, passes: Sequence[str]) -> str | None:
+        return fault_of(text, passes).partition(": ")[0] or None
+
+    if not (fault := fault_of(text, passes)):
         return ""
-    reduced = reduce_failure(text, [], kind)
-    return f"seed {seed}: {fault[:600]}\n{text if reduced is None else reduced.text}"
+    reduced = reduce_failure(text, passes, kind)
+    text, passes = (text, passes) if reduced is None else (reduced.text, list(reduced.passes))
+    return f'seed {seed}: {fault[:600]}\n// fuse-opt -p "{",".join(passes)}"\n{text}'
 
 
-def _kind(text: str, seed: int) -> str:
+def _kind(text: str, passes: Sequence[str] | None, seed: int) -> str:
     try:
         with np.errstate(all="ignore"):
-            return large_fault(text, seed)
+            return large_fault(text, seed) if passes is None else passes_fault(text, passes, seed)
     except Exception as error:  # a fault is reported and reduced, whatever it is
         return f"{type(error).__name__}: {traceback.format_exc()[-400:]}"
 
@@ -95,10 +126,11 @@ def main(given: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--passes", action="store_true", help="compiled by random sequences of passes")
     options = parser.parse_args(given)
     started, faults = time.perf_counter(), 0
     for seed in range(options.seed, options.seed + options.cases):
-        if report := check_case(seed):
+        if report := check_case(seed, options.passes):
             faults += 1
             print(report, flush=True)
     print(f"large fuzz: {options.cases} cases, {faults} faults, {time.perf_counter() - started:.1f} s")

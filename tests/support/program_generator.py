@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import cast
 
+from box_programs import parts
 from graph_op_table import Array
 from narrow_floats import decode
 from op_samples import Sample, positions, random_sample, resized, row_order
@@ -290,6 +291,7 @@ class _Writer:
             + [self.where, self.astype, self.constants, self.view, self.view, self.view, self.reduction, self.reduction]
             + [self.composite, self.matmul, self.row_pattern, self.diamond]
             + [self.at_positions] * 3
+            + [self.parts] * 2
             + [self.sampled] * 8
         )
         self.rng.choice(steps)()
@@ -452,6 +454,9 @@ class _Writer:
     def at_positions(self) -> None:
         at_positions(self)
 
+    def parts(self) -> None:
+        parts(self)
+
     def sampled(self) -> None:
         """The next row's op, as in a case of it: on the type of a value there is, of other extents if it can."""
         row = row_order()[self.next_row % len(row_order())]
@@ -553,7 +558,11 @@ class _DenseWriter(_Writer):
 
     def step(self) -> None:
         steps = [self.unary] * 5 + [self.binary] * 8 + [self.reduction] * 3 + [self.siblings] * 2
-        others = [self.view, self.where, self.matmul, self.row_pattern, self.diamond] + [self.at_positions] * 4
+        others = (
+            [self.view, self.where, self.matmul, self.row_pattern, self.diamond]
+            + [self.at_positions] * 4
+            + [self.parts] * 2
+        )
         self.rng.choice([*steps, *others])()
 
     def siblings(self) -> None:
@@ -593,6 +602,7 @@ class _NarrowWriter(_Writer):
             self.where,
             self.constants,
             self.at_positions,
+            self.parts,
         ]
         self.rng.choice(steps)()
 

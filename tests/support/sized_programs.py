@@ -141,7 +141,11 @@ class SizedWriter(_Writer):
             self._windows.step()
             return
         steps = [self.unary] * 5 + [self.binary] * 7 + [self.view] * 5 + [self.reduction] * 2 + [self.row_pattern]
-        others = [self.where, self.astype, self.composite, self.matmul, self.diamond] + [self.at_positions] * 3
+        others = (
+            [self.where, self.astype, self.composite, self.matmul, self.diamond]
+            + [self.at_positions] * 3
+            + [self.parts] * 2
+        )
         self.rng.choice([*steps, *others])()
 
     def freezes(self, value: SSAValue) -> bool:
