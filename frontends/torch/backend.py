@@ -14,7 +14,7 @@ from typing import Any
 from xdsl.dialects.builtin import UnitAttr
 
 from fuse_opt.dialects.analysis.training import TRAINING
-from fuse_opt.frontends.torch.codegen.attempts import Attempted, Attempts, Failed
+from fuse_opt.frontends.torch.codegen.attempts import Attempted, Attempts, Failed, draws
 from fuse_opt.frontends.torch.codegen.device_wrapper import compile_device_call
 from fuse_opt.frontends.torch.codegen.steps import NoProgram, NoStats
 from fuse_opt.frontends.torch.codegen.wrapper import compile_call
@@ -135,7 +135,7 @@ def compile_graph(
     visible = _visible_results() if kind == "forward" else None
     saved = saved_bytes(graph_module) if kind == "forward" else 0
     if original is not None and kind == "forward":
-        original.saved_bytes = saved
+        original.saved_bytes, original.draws = saved, any(draws(node.target) for node in graph_module.graph.nodes)
     elif original is not None and kind == "backward":
         saved = original.saved_bytes
 

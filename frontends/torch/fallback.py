@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from importlib import import_module
 from typing import Any
 
+from fuse_opt.frontends.torch.double_backward import Differentiable
 from fuse_opt.frontends.torch.dynamic_shapes import is_known
 from fuse_opt.frontends.torch.fx.api import is_tensor, torch
 from fuse_opt.frontends.torch.importer.imported import Counts
@@ -47,6 +48,8 @@ class Original:
         self.has_backward = False
         self.is_specialised = False
         """Whether a graph of it has a program for each set of extents."""
+        self.draws = False
+        """Whether its forward graph draws random numbers."""
         self.saved_bytes = 0
         """What its forward graph keeps for its backward graph."""
         self._graph = graph_module.graph
@@ -116,6 +119,8 @@ def unless_bases_differ(graph_module: Any, compiled: Callable[[list[Any]], Any])
 
 def guarded(original: Original, compiled: Callable[..., Any]) -> Callable[..., Any]:
     """A compiled graph, which may turn out to be PyTorch's: that its backward graph is, or when it is called."""
+    if original.has_backward:
+        compiled = Differentiable(original.run, compiled, original.draws)
 
     def call(*args: Any) -> Any:
         if original.left:

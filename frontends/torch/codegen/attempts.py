@@ -23,7 +23,7 @@ class Attempts:
         self.stored = [imported.placeholders.index(each.argument) for each in imported.stored]
         """The numbers of the arguments that are written to."""
         self.failed = failed
-        self._draws = any(_draws(call.target) for call in imported.calls)
+        self._draws = any(draws(call.target) for call in imported.calls)
 
     def __call__(self, call: Call, args: list[Any]) -> Any:
         given = list(args)
@@ -57,6 +57,6 @@ class Attempted:
         return found
 
 
-def _draws(target: Any) -> bool:
+def draws(target: Any) -> bool:
     """Whether an overload draws random numbers."""
     return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
