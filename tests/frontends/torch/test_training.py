@@ -152,3 +152,49 @@ def test_the_gradient_of_gelu_is_of_its_own_precision(approximate: str) -> None:
     x = torch.linspace(-4, 4, 101, dtype=torch.float64, requires_grad=True)
     wanted, found = (torch.autograd.grad(f(x).sum(), x)[0] for f in (function, compiled(function)))
     torch.testing.assert_close(found, wanted, rtol=1e-13, atol=1e-14)
+
+
+class Mixed(torch.nn.Module):
+    def __init__(self, seed: int) -> None:
+        torch.nn.Module.__init__(self)
+        torch.manual_seed(seed)
+        self.table, self.wide, self.narrow = (
+            torch.nn.Embedding(11, 12),
+            torch.nn.Linear(12, 36),
+            torch.nn.Linear(12, 12),
+        )
+        self.norm, self.cell, self.out = torch.nn.LayerNorm(12), torch.nn.GRUCell(12, 12), torch.nn.Linear(12, 3)
+
+    def forward(self, x: Any, ids: Any, labels: Any) -> Any:
+        x = self.norm(x + self.table(ids))
+        q, k, v = (part.unflatten(-1, (2, 6)).transpose(1, 2) for part in self.wide(x).chunk(3, -1))
+        x = x + self.narrow(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        x = self.cell(functional.gelu(x.flatten(0, 1)), x.flatten(0, 1))
+        return functional.cross_entropy(self.out(x), labels.flatten(), label_smoothing=0.1)
+
+
+def one_step(model: Any, call: Any, given: list[Any], narrow: bool) -> list[list[Any]]:
+    """Gradients, and parameters after a step with them, in f64."""
+    step = torch.optim.Adam(model.parameters(), lr=1e-2)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=narrow):
+        loss = call(*given)
+    loss.backward()
+    gradients = [p.grad.double() for p in model.parameters()]
+    step.step()
+    return [gradients, [p.detach().double() for p in model.parameters()]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_step_under_autocast_is_as_near_to_that_of_f64_as_eagers(seed: int):
+    """A first step of Adam is as large where a gradient is next to nothing, whose sign rounding decides: both are far then."""
+    models = [Mixed(seed) for _ in range(3)]
+    x, ids, labels = torch.randn(4, 7, 12), torch.randint(0, 11, (4, 7)), torch.randint(0, 3, (4, 7))
+    exact = one_step(models[0].double(), models[0], [x.double(), ids, labels], False)
+    eager = one_step(models[1], models[1], [x, ids, labels], True)
+    ours = one_step(models[2], compiled(models[2]), [x, ids, labels], True)
+    for found, wanted, values in zip(ours, eager, exact, strict=True):
+        errors = [[(a - b).norm() for a, b in zip(each, values, strict=True)] for each in (found, wanted)]
+        assert torch.stack(errors[0]).norm() <= 1.2 * torch.stack(errors[1]).norm()
+        largest = torch.stack([value.norm() for value in values]).max()
+        for mine, other in zip(*errors, strict=True):
+            assert mine <= 2 * other + 1e-2 * largest
