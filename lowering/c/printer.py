@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from itertools import chain
 
 from xdsl.dialects import arith, func, math, memref, scf, vector
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, MemRefType, StringAttr
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    IntegerAttr,
+    MemRefType,
+    StringAttr,
+    UnrealizedConversionCastOp,
+)
 from xdsl.dialects.gpu import BarrierOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
@@ -157,7 +164,7 @@ def _may_die(op: Operation) -> bool:
         return bool(op.results) and not op.regions
     if isinstance(op, func.CallOp):
         return bool(op.results) and op.callee.string_value().startswith("fo_")
-    return isinstance(op, memref.LoadOp | memref.AllocaOp)
+    return isinstance(op, memref.LoadOp | memref.AllocaOp | UnrealizedConversionCastOp)
 
 
 class CPrinter(ControlPrinter):

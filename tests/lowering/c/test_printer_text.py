@@ -29,8 +29,10 @@ from c_printing import (
 )
 from xdsl.dialects import func
 
+import fuse_opt
 from fuse_opt.lowering.c.language import CUDA, C
 from fuse_opt.lowering.c.printer import CPrintError, print_function, print_translation_unit
+from fuse_opt.lowering.emit import emit_c
 
 SOFTMAX = f"""
 func.func private @softmax(%x: memref<8192xf32>, %y: memref<8192xf32>, %begin: index, %end: index)
@@ -385,3 +387,16 @@ func.func @k(%x: memref<{COUNT}xf32>) {{
   func.return
 }}""").text
     assert text == "void k(const float *restrict x) {\n  (void)x;\n}\n"
+
+
+WHOLE = """func.func @main(%x: tensor<4xui8>, %u: tensor<4xui8>) -> tensor<4xui8> {
+  %0 = graph.slice_scatter %x, %u {starts = array<i64: 0>, stops = array<i64: 4>}
+    : (tensor<4xui8>, tensor<4xui8>) -> tensor<4xui8>
+  func.return %0 : tensor<4xui8>
+}"""
+
+
+def test_what_nobody_reads_is_not_loaded_where_it_is_taken_as_signed() -> None:
+    """nvcc warned of a variable that was never referenced."""
+    kernel = emit_c(fuse_opt.optimize(WHOLE)).partition("static void kernel_slice_scatter(")[2].partition("\n}")[0]
+    assert "u[i]" in kernel and "x[i]" not in kernel
