@@ -134,6 +134,8 @@ def compile_graph(
     regenerated = _regenerated_results() if kind != "backward" else frozenset[int]()
     visible = _visible_results() if kind == "forward" else None
     saved = saved_bytes(graph_module) if kind == "forward" else 0
+    if kind == "forward" and (metadata := _metadata()) is not None:
+        metadata.bw_donated_idxs = []  # what the backward graph is given stays as it is: there may be a second backward
     if original is not None and kind == "forward":
         original.saved_bytes, original.draws = saved, any(draws(node.target) for node in graph_module.graph.nodes)
     elif original is not None and kind == "backward":

@@ -85,6 +85,7 @@ def is_plain(metadata: Any) -> bool:
     try:
         counts = (
             metadata.num_mutated_inp_runtime_indices,
+            sum(info.mutates_data or info.mutates_metadata for info in metadata.input_info),
             metadata.num_outputs_aliased,
             metadata.num_intermediate_bases,
             metadata.num_graphsafe_rng_states,

@@ -110,6 +110,19 @@ def test_arguments_that_are_written_to_are_refused_as_by_pytorch():
         slope.sum().backward()
 
 
+def test_statistics_are_updated_once():
+    """They are arguments that are written to, inside of the graph."""
+    found: list[Any] = []
+    for wrapped in (True, False):
+        torch.manual_seed(2)
+        model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Tanh())
+        call, x = compiled(model) if wrapped else model, torch.randn(5, 6, requires_grad=True)
+        torch.autograd.grad(call(x).square().sum(), x, create_graph=True)
+        found.append([value.clone() for value in model.buffers()])
+    for ours, wanted in zip(*found, strict=True):
+        torch.testing.assert_close(ours, wanted)
+
+
 def test_values_that_changed_since_are_refused():
     def value(x: Any, w: Any) -> Any:
         return torch.tanh(x * w)
