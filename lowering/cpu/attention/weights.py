@@ -23,6 +23,7 @@ from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.cpu.attention.late_factor import FACTOR, LateFactor
 from fuse_opt.lowering.cpu.attention.panels import on_stack
 from fuse_opt.lowering.cpu.matmul.epilogue import Sums
+from fuse_opt.lowering.cpu.stages.loop_parts import Bounds
 from fuse_opt.lowering.cpu.stages.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
@@ -174,10 +175,15 @@ class WeightRows(StageLoops):
         for stage in self.stages:
             if stage is self.stages[-1]:
                 self.emitter.emit(early_stores(self.nodes, self.once, stage), row)
-            (*_, dim) = stage.dims
-            upper = self._with_room(row, stage, whole := self.root.index_constant(dim.extent))
-            self.build_stage(stage, row, None if upper is whole else {dim: (self.root.index_constant(0), upper)})
+            self.build_stage(stage, row, self._roomy_bounds(row, stage))
         self._finish_row(row)
+
+    def _roomy_bounds(self, row: Scope, stage: Stage) -> Bounds | None:
+        """Those of a stage's loop over all columns where they are not its own; of one key there is none."""
+        for dim in stage.dims[-1:]:
+            upper = self._with_room(row, stage, whole := self.root.index_constant(dim.extent))
+            return None if upper is whole else {dim: (self.root.index_constant(0), upper)}
+        return None
 
     def _row(self, row: Scope, columns: SSAValue, is_whole: SSAValue) -> SSAValue:
         """A row of so many columns; gives whether that was right, without which nothing is stored as its weights."""

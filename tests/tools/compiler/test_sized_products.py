@@ -148,6 +148,17 @@ CASES: dict[str, tuple[str, Shapes]] = {
         .replace("CAUSAL", "false"),
         lambda n: [(2, 3, 12), (2, n, 12), (2, n, 9), (3, n)],
     ),
+    "attention to one key": (
+        ATTENTION.replace('2x?x12xf32> {graph.dims = ["", "n", ""]}', "2x1x12xf32>")
+        .replace('2x?x9xf32> {graph.dims = ["", "n", ""]}', "2x1x9xf32>")
+        .replace('?x?xf32> {graph.dims = ["m", "n"]}', '?x1xf32> {graph.dims = ["m", ""]}')
+        .replace(
+            "tensor<2x?x12xf32>, tensor<2x?x9xf32>, tensor<?x?xf32>",
+            "tensor<2x1x12xf32>, tensor<2x1x9xf32>, tensor<?x1xf32>",
+        )
+        .replace("CAUSAL", "false"),
+        lambda n: [(2, n, 12), (2, 1, 12), (2, 1, 9), (n, 1)],
+    ),
     "columns": (COLUMNS, lambda n: [(n % 37 + 1, 33), (33, n), (n,)]),
     "columns of many rows": (COLUMNS, lambda n: [(n, 33), (33, n % 141 + 1), (n % 141 + 1,)]),
     "columns of five rows": (COLUMNS_OF_FIVE, lambda n: [(5, 96), (n, 96)]),
