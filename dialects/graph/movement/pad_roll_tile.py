@@ -13,12 +13,13 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.movement import MovingOp, ViewOp
 from fuse_opt.dialects.graph.creation.constant import number_of
-from fuse_opt.dialects.interfaces.properties import ints, normalize_axis
+from fuse_opt.dialects.interfaces.properties import ints, normalize_axis, stated_extents
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import I64
-from fuse_opt.dialects.types.extents import is_decided
+from fuse_opt.dialects.types.extents import is_decided, is_number
 from fuse_opt.dialects.types.index_expr import Index, IndexExpr, constant, delinearize, linearize
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 
 
 @irdl_op_definition
@@ -148,21 +149,26 @@ def _rolled(i: IndexExpr, shift: int, extent: int) -> IndexExpr:
 
 @irdl_op_definition
 class TileOp(ViewOp):
-    """The operand `repeats[k]` times along axis k (NumPy's tile): missing leading repeats are 1, missing axes new."""
+    """The operand `repeats[k]` times along axis k (NumPy's tile): missing leading repeats are 1, missing axes new.
+
+    Repeats may be sizes, `repeats = #graph.shape<n, 1>`.
+    """
 
     name = "graph.tile"
     x = operand_def(TensorType)
     result = result_def(TensorType)
-    repeats = prop_def(DenseArrayBase[IntegerType])
+    repeats = prop_def(DenseArrayBase[IntegerType] | ShapeAttr)
 
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
-        repeats = ints(self.repeats)
-        if min(repeats, default=0) < 0:
+        repeats = stated_extents(self.repeats)
+        if any(is_decided(lambda n=n: n < 0) for n in repeats):
             raise VerifyException(f"attribute 'repeats': expected integers >= 0, got {list(repeats)}")
         rank = max(len(source), len(repeats))
         extents = (*[1] * (rank - len(source)), *source)
         counts = (*[1] * (rank - len(repeats)), *repeats)
-        return [n if n == DYNAMIC_INDEX else n * count for n, count in zip(extents, counts, strict=True)]
+        if DYNAMIC_INDEX in source:  # nobody asks for sizes
+            counts = tuple(count if is_number(count) else DYNAMIC_INDEX for count in counts)
+        return [DYNAMIC_INDEX if DYNAMIC_INDEX in (n, k) else n * k for n, k in zip(extents, counts, strict=True)]
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         source = shape(self.x)

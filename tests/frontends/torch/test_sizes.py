@@ -405,6 +405,8 @@ SLICES = {
     "neighbours": "a[:, 1:-1] - a[:, 2:]",
     "boxes": "(a[1:-1, 2:] * b[2:, 1:-1]).t() + 1",
     "last_but_one": "a[:, -2] + b[-2]",
+    "repeated": "a[:1].repeat(b.shape[0], 2) + 1",
+    "repeated_in_front": "a.repeat(b.shape[1] // 2, 1, 1) * 2",
 }
 
 

@@ -80,3 +80,28 @@ def test_a_comparison_that_is_of_another_type_than_what_it_chooses() -> None:
         x = np.arange(m * m, dtype=np.uint8).reshape(m, m)
         np.testing.assert_array_equal(program(x, np.array(7, np.uint8)), np.minimum(x, 7))
     assert isinstance(native := program.native, SpecializedPrograms) and not native.made
+
+
+REPEATED = """func.func @main(%x: tensor<3x?xf32> {graph.dims = ["", "n"]}, %row: tensor<1x?xf32> {graph.dims = ["", "m"]})
+    -> (tensor<?x?xf32>, tensor<?x2x?xf32>) {
+  %0 = graph.tile %row {repeats = #graph.shape<n, 2>} : (tensor<1x?xf32>) -> tensor<?x?xf32>
+  %1 = graph.tile %row {repeats = #graph.shape<m, 2, n>} : (tensor<1x?xf32>) -> tensor<?x2x?xf32>
+  %2 = graph.negative %1 : (tensor<?x2x?xf32>) -> tensor<?x2x?xf32>
+  func.return %0, %2 : tensor<?x?xf32>, tensor<?x2x?xf32>
+}"""
+
+
+@needs_compiler
+@needs_guard_pages
+def test_repeats_that_are_sizes() -> None:
+    assert text_of(parse(text := text_of(parse(REPEATED)))) == text
+    program = fuse_opt.compile(REPEATED, "cpu")
+    for n, m in ((1, 1), (2, 5), (17, 3), (4, 33)):
+        x, row = np.zeros((3, n), np.float32), np.arange(m, dtype=np.float32)[None]
+        wanted = [np.tile(row, (n, 2)), -np.tile(row, (m, 2, n))]
+        with guarded() as place:
+            found = list(map(np.array, program(place(x, at_end=True), place(row, at_end=n % 2 == 0))))
+        for each, value, evaluated in zip(found, wanted, fuse_opt.evaluate(REPEATED, x, row), strict=True):
+            np.testing.assert_array_equal(each, value)
+            np.testing.assert_array_equal(evaluated, value)
+    assert isinstance(native := program.native, SpecializedPrograms) and not native.made
