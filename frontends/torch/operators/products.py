@@ -54,9 +54,9 @@ def _product(call: Call, a: SSAValue, b: SSAValue) -> SSAValue:
         call.leave_to_library()
         if dtype(a) not in (F32, F64, F16) and not (dtype(a) is BF16 and not stack and _are_few(rows)):
             raise NotCoveredError(f"is run by PyTorch's own kernel, which is faster for products of {dtype(a)}")
-        if not is_number(inner) or not is_number(columns):
-            sums = f"sums of {inner} terms to {columns} columns"
-            raise NotCoveredError(f"is run by PyTorch's own kernel, as no code is generated for {sums}")
+        if not is_number(inner) and is_number(rows) and is_number(columns):
+            sums = f"sums of {inner} terms, which is faster for {rows} times {columns} of them"
+            raise NotCoveredError(f"is run by PyTorch's own kernel for {sums}")
         return call.emit.matmul(a, b, dtype=F32 if dtype(a) in (F16, BF16) else None)
     left = call.reshaped(a, [*stack, rows, 1, inner])
     transposed = call.emit.permute_dims(b, axes=[*range(len(stack)), len(stack) + 1, len(stack)])

@@ -28,7 +28,10 @@ from fuse_opt.lowering.c.headers.tile_steps import (
 _NAME = re.compile(r"fo_(tile|taps|chosen|windows)_(f32|f64)_(\d+)x(\d+)(t?)(r?)(c?)(?:n(\d+)x(\d+))?")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
 _FEW_USES = 4
-"""Rows of a tile for each of which gcc would load the right operand's elements again, as part of the multiplication."""
+"""
+Rows of a tile for each of which gcc would load the right operand's elements again, as part of the multiplication: if they are no
+more, and of any number where vectors are shorter and a loop over few taps inside of another is written out (half the speed).
+"""
 _WAITING_ROWS = 3
 """Rows of a tile that waits for the right operand whatever it does."""
 _AHEAD = 8
@@ -218,7 +221,8 @@ class _Tile:
         if places["d"]:
             lines.append(f"  {kind} *restrict to = {places['d']} + u * d_step;")
             lines.append("  " + " ".join(f"*({of} *)(to + {at}) = b{j};" for j, (of, at) in placed))
-        if width >= _NARROW and 1 < len(names) <= _FEW_USES:
+        most = _FEW_USES if width == LINE or not of.outer else len(names)
+        if width >= _NARROW and 1 < len(names) <= most:
             kept = [f'  __asm__("" : "+v"(b{j}));' for j, _ in placed]
             # clang has no register for vectors of 8 bytes, nor the need
             lines += ["#if !defined(__clang__)", *kept, "#endif"]

@@ -98,15 +98,46 @@ def test_an_axis_that_is_marked_as_dynamic():
 def test_calls_in_turn_of_rows_that_are_short_and_long():
     """The text for short rows gives calls to the one for all, where frames are other ones, and takes those that follow."""
 
-    def normalised(x: Any, y: Any) -> Any:
-        return torch.softmax(x @ y, -1) * 2
+    def normalised(x: Any) -> Any:
+        return torch.softmax(torch.cummax(x, 0).values, -1) * 2
 
     fast = torch.compile(normalised, backend=fuse_opt, dynamic=True)
     with collect_reports() as reports, torch.no_grad():
         for length in (100, 20011, 3, 16411, 100):
-            x, y = torch.randn(3, 5), torch.randn(5, length)
-            torch.testing.assert_close(fast(x, y), normalised(x, y), rtol=1e-4, atol=1e-6)
-    assert len(reports.graphs) == 1 and "aten.mm" in str(reports.graphs[0])
+            x = torch.randn(3, length)
+            torch.testing.assert_close(fast(x), normalised(x), rtol=1e-4, atol=1e-6)
+    assert len(reports.graphs) == 1 and "aten.cummax" in str(reports.graphs[0])
+
+
+PRODUCTS_OF_SIZES = {
+    "columns": lambda a, b: (a @ b.mT).relu(),
+    "terms": lambda a, b: a @ b.mT @ b,
+    "softcap": lambda a, b: torch.softmax(torch.tanh(a @ b.mT / 50) * 50, -1) @ b,
+    "bias": lambda a, b: torch.baddbmm(a[:, :, :1], a, b.mT, alpha=0.5),
+}
+
+
+@pytest.mark.parametrize("kind", PRODUCTS_OF_SIZES)
+def test_products_of_any_columns_and_terms(kind: str):
+    fast = torch.compile(call := PRODUCTS_OF_SIZES[kind], backend=fuse_opt, dynamic=True)
+    with collect_reports() as reports, torch.no_grad():
+        for batch, rows, columns in ((3, 40, 60), (2, 7, 130), (5, 129, 3), (4, 3, 17), (3, 40, 60)):
+            a, b = torch.randn(batch, rows, 32), torch.randn(batch, columns, 32)
+            found, wanted = fast(a, b), call(a, b)
+            assert found.stride() == wanted.stride()
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert len(reports.graphs) == 1 and not reports.graphs[0].counts.external
+
+
+def test_gradients_by_weights_of_any_batch_are_torchs():
+    """Sums over the rows of a batch, which it computes sooner; what is around them is not."""
+    v, w = torch.nn.Linear(7, 32), torch.nn.Linear(7, 48)
+    fast = torch.compile(call := lambda x: (v(x).mT @ w(x)).tanh(), backend=fuse_opt, dynamic=True)
+    with collect_reports() as reports, torch.no_grad():
+        for rows in (300, 5, 77):
+            x = torch.randn(rows, 7)
+            torch.testing.assert_close(fast(x), call(x), rtol=1e-4, atol=1e-4)
+    assert "faster for 32 times 48" in str(reports.graphs[0])
 
 
 def test_what_goes_wrong_beside_a_refusal_leaves_the_graph_to_pytorch(monkeypatch: pytest.MonkeyPatch):

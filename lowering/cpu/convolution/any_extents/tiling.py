@@ -12,7 +12,14 @@ from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.extents import estimate, smallest
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.convolution.tilings.blocks import planes_of
-from fuse_opt.lowering.cpu.convolution.tilings.tiling import DEPTH, FEWEST_TASKS, FIRST_CACHE, SUM_BYTES, Tile
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import (
+    DEPTH,
+    FEWEST_TASKS,
+    FIRST_CACHE,
+    MOST_SUM_BYTES,
+    SUM_BYTES,
+    Tile,
+)
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
 
 LONGEST_PART = 64
@@ -23,6 +30,8 @@ USUAL_POSITIONS = 512
 """Of a block, at most, whose copy and sums would fill a first cache."""
 NEAR_BYTES = 24 << 10
 """Of a copy and sums that leave room in a first cache: what is copied twice, at the ends of blocks, is less of large ones."""
+FAR_WEIGHT = 1 << 20
+"""Bytes of filters that a second cache has no room for: fewer, larger blocks read them fewer times."""
 COPY_BYTES = 128 << 10
 """Of the channels that are copied at a time, at most, if they are several."""
 NARROW = 2
@@ -71,10 +80,12 @@ def any_extents_tiling(of: WindowContraction, itemsize: int, register_bits: int)
 def _room(of: WindowContraction, itemsize: int) -> Iterator[int]:
     """Positions of a block: the most for whose sums of all filters there is room, or else the fewest."""
     whole = (of.filters + of.channels * planes_of(of)) * itemsize
+    is_far = of.filters * of.channels * of.taps * itemsize > FAR_WEIGHT
+    room = MOST_SUM_BYTES if is_far else SUM_BYTES
     fitting = [
         positions
         for positions in POSITIONS
-        if of.filters * positions * itemsize <= SUM_BYTES
+        if of.filters * positions * itemsize <= room
         and (positions <= USUAL_POSITIONS or whole * positions <= NEAR_BYTES)
     ]
     yield fitting[0] if fitting else POSITIONS[-1]
