@@ -1,4 +1,4 @@
-"""What benchmarks of single functions share: two calls in turns, values beside the peer's, a table with the worst first."""
+"""What benchmarks of single functions share: calls in turns, values beside the peer's, a table with the worst first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,18 +27,19 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Measured:
-    """Microseconds of a call, the peer's and ours, less what adding one to nine numbers costs each; what values differ."""
+    """Microseconds of a call by name, `ours` and those of peers, the first of which it is compared with; what values differ."""
 
     text: str
-    peer: float
-    ours: float
+    times: Mapping[str, float]
     difference: str = ""
 
     def ratio(self) -> float:
-        return self.ours / self.peer
+        return self.times["ours"] / next(iter(self.times.values()))
 
-    def less(self, fixed: Measured) -> Measured:
-        return Measured(self.text, max(self.peer - fixed.peer, 0.1), max(self.ours - fixed.ours, 0.1), self.difference)
+    def less(self, fixed: Mapping[str, float]) -> Measured:
+        """Without what a call of each costs by itself."""
+        times = {name: max(time - fixed.get(name, 0.0), 0.1) for name, time in self.times.items()}
+        return Measured(self.text, times, self.difference)
 
 
 def difference(ours: Sequence[Any], peers: Sequence[Any]) -> str:
@@ -63,20 +64,27 @@ def _array_difference(ours: Any, peer: Any) -> str:
     return "" if bool((relative <= bound).all()) else f"other values: by {relative.max():.2g}"
 
 
-def in_turns(ours: Call, peer: Call, seconds: float, rounds: int = 7) -> tuple[float, float]:
-    """Medians of the peer's and of our microseconds; the results are dropped before the next call."""
-    times: tuple[list[float], list[float]] = ([], [])
+def in_turns(
+    calls: Mapping[str, Call], seconds: float, behind: Call | None = None, rounds: int = 7
+) -> dict[str, float]:
+    """
+    Medians of the microseconds of each call. Each is behind one of its own, or of `behind`: its result, dropped before the next
+    call, lies where the last one lay, in caches or not, for each alike.
+    """
+    times: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + seconds
-    while len(times[0]) < rounds or (time.perf_counter() < end and len(times[0]) < 400):
-        for call, found in zip((peer, ours), times, strict=True):
+    while (turns := len(next(iter(times.values())))) < rounds or (time.perf_counter() < end and turns < 400):
+        for name, call in calls.items():
+            (behind or call)()
             start = time.perf_counter()
             result = call()
-            found.append(time.perf_counter() - start)
+            times[name].append(time.perf_counter() - start)
             del result
-    return statistics.median(times[0]) * 1e6, statistics.median(times[1]) * 1e6
+    return {name: statistics.median(found) * 1e6 for name, found in times.items()}
 
 
-def arguments_of(doc: str | None, given: Sequence[str] | None) -> argparse.Namespace:
+def arguments_of(doc: str | None, given: Sequence[str] | None, *flags: str) -> argparse.Namespace:
+    """`flags` are those of one benchmark."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--elements", type=int, nargs="+", default=[250_000, 4_000_000])
     parser.add_argument("--only", nargs="+", default=[], help="functions whose text has one of these")
@@ -85,6 +93,8 @@ def arguments_of(doc: str | None, given: Sequence[str] | None) -> argparse.Names
     )
     parser.add_argument("--seconds", type=float, default=0.3, help="of a function's calls, seven rounds at least")
     parser.add_argument("--all", action="store_true", help=f"print ratios below {SHOWN}, too")
+    for flag in flags:
+        parser.add_argument(flag, action="store_true")
     return parser.parse_args(given)
 
 
@@ -114,16 +124,16 @@ def environment() -> str:
     return " ".join(("environment:", *(f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith(kept))))
 
 
-def show(
-    elements: int, peer: str, texts: Sequence[str], measure: Callable[[str], Measured], fixed: Measured, all_: bool
-) -> None:
+def show(elements: int, texts: Sequence[str], measure: Callable[[str], Measured], all_: bool) -> None:
     found = list[Measured]()
     for text in texts:
         try:
-            found.append(measure(text).less(fixed))
-        except Exception as error:  # a function that one of the two refuses does not end the table
+            found.append(measure(text))
+        except Exception as error:  # a function that one of them refuses does not end the table
             print(f"  {text}: {type(error).__name__}: {str(error).splitlines()[0][:90]}", file=sys.stderr)
-    print(f"{elements} elements, {len(found)} functions; us of {peer}, ours; ours / {peer}")
+    names = list(found[0].times) if found else []
+    print(f"{elements} elements, {len(found)} functions; us of {', '.join(names)}; ours / {''.join(names[:1])}")
     for each in sorted(found, key=Measured.ratio, reverse=True):
         if all_ or each.ratio() > SHOWN or each.difference:
-            print(f"  {each.peer:8.0f}  {each.ours:8.0f}  {each.ratio():5.2f}  {each.text}  {each.difference}")
+            shown = "  ".join(f"{time:8.0f}" for time in each.times.values())
+            print(f"  {shown}  {each.ratio():5.2f}  {each.text}  {each.difference}")

@@ -36,8 +36,8 @@ def measure(text: str, given: dict[str, Any], seconds: float) -> Measured:
     ours = fuse_opt.compile(stablehlo.load(theirs.lower(*arrays)))
     mine = [np.asarray(array) for array in arrays]
     differing = difference(results(ours(*mine)), results(theirs(*arrays)))
-    peer, time = in_turns(lambda: ours(*mine), lambda: jax.block_until_ready(theirs(*arrays)), seconds)
-    return Measured(text, peer, time, differing)
+    calls = {"XLA": lambda: jax.block_until_ready(theirs(*arrays)), "ours": lambda: ours(*mine)}
+    return Measured(text, in_turns(calls, seconds), differing)
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -46,10 +46,10 @@ def main(given: Sequence[str] | None = None) -> None:
     jax.config.update("jax_enable_x64", True)
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # XLA has no other way to one thread
     warnings.simplefilter("ignore")
-    fixed = measure("a + 1", {"a": np.ones((3, 3), np.float32)}, 0.2)
+    fixed = measure("a + 1", {"a": np.ones((3, 3), np.float32)}, 0.2).times
     for elements in options.elements:
         one = partial(measure, given=dict(arguments(elements)), seconds=options.seconds)
-        show(elements, "XLA", chosen(cases(), options), one, fixed, options.all)
+        show(elements, chosen(cases(), options), lambda text, one=one: one(text).less(fixed), options.all)
 
 
 if __name__ == "__main__":

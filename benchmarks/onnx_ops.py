@@ -38,17 +38,18 @@ def measure(text: str, given: Mapping[str, Any], seconds: float) -> Measured:
     theirs, ours = session(model), client.load(model, strict=True)
     feed = {each.name: value for each, value in zip(theirs.get_inputs(), values, strict=True)}
     differing = difference(ours(*values), theirs.run(None, feed))
-    return Measured(text, *in_turns(lambda: ours(*values), lambda: theirs.run(None, feed), seconds), differing)
+    calls = {"ONNX Runtime": lambda: theirs.run(None, feed), "ours": lambda: ours(*values)}
+    return Measured(text, in_turns(calls, seconds), differing)
 
 
 def main(given: Sequence[str] | None = None) -> None:
     options = arguments_of(__doc__, given)
     print(environment())
     warnings.simplefilter("ignore")
-    fixed = measure("Abs(a)", {"a": np.ones((3, 3), np.float32)}, 0.2)
+    fixed = measure("Abs(a)", {"a": np.ones((3, 3), np.float32)}, 0.2).times
     for elements in options.elements:
         one = partial(measure, given=arguments(elements), seconds=options.seconds)
-        show(elements, "ONNX Runtime", chosen(cases(), options), one, fixed, options.all)
+        show(elements, chosen(cases(), options), lambda text, one=one: one(text).less(fixed), options.all)
 
 
 if __name__ == "__main__":
