@@ -162,55 +162,8 @@ FO_FN double fo_stirling_f64(double x) {
   return fo_mad_f64(x - 0.5, fo_log_f64(x) - 1.0, fo_stirling_rest_f64(1.0 / x));
 }
 
-/* fo_lgamma_f64: log(|gamma(x)|), 7.0 ULP, for x < -2, where it has zeros, of max(|y|, 1); +-inf and the poles at 0, -1, -2 ...
-   give inf. From the interval about 2 by a product, by Stirling's formula for x > 8.5, by reflection for x < -18.5, where no
-   number is near a zero. Has branches: not vectorised. Unlike libm's, it writes no global variable. */
-FO_FN double fo_lgamma_f64(double x) {
-  double nearest = __builtin_rint(x);
-  double t = x - nearest;
-  if (x != x) return x;
-  if (x > 8.5) return x < __builtin_inf() ? fo_stirling_f64(x) : x;
-  if (x <= 0.0 && (t == 0.0 || !(x > -0x1p52))) return __builtin_inf();
-  if (x < -18.5) {
-    double s = __builtin_fabs(x * __builtin_sin(t * 0x1.921fb54442d18p+1));
-    return fo_log_f64(0x1.921fb54442d18p+1 / s) - fo_stirling_f64(-x);
-  }
-  double product = 1.0;
-  for (double j = 1.0; j <= nearest - 2.0; j += 1.0) product *= x - j;
-  for (double j = 0.0; j < 2.0 - nearest; j += 1.0) product *= x + j;
-  double p = 0x1.2d320fb5921a4p-22;
-  p = fo_mad_f64(p, t, -0x1.3835de89ae704p-21);
-  p = fo_mad_f64(p, t, 0x1.ece3c10d9c976p-21);
-  p = fo_mad_f64(p, t, -0x1.08ee202a98e81p-19);
-  p = fo_mad_f64(p, t, 0x1.2650625ca0cebp-18);
-  p = fo_mad_f64(p, t, -0x1.3d4e7861e9146p-17);
-  p = fo_mad_f64(p, t, 0x1.5805dc3dd6365p-16);
-  p = fo_mad_f64(p, t, -0x1.78d8e1ab8dabdp-15);
-  p = fo_mad_f64(p, t, 0x1.a127e63a168e7p-14);
-  p = fo_mad_f64(p, t, -0x1.d3fd6b4b13708p-13);
-  p = fo_mad_f64(p, t, 0x1.0b36af1b9a927p-11);
-  p = fo_mad_f64(p, t, -0x1.38ac5bfb353a1p-10);
-  p = fo_mad_f64(p, t, 0x1.7add6eaea4ecfp-9);
-  p = fo_mad_f64(p, t, -0x1.e404fc21dd138p-8);
-  p = fo_mad_f64(p, t, 0x1.51322ac7d7c8p-6);
-  p = fo_mad_f64(p, t, -0x1.13e001a557544p-4);
-  p = fo_mad_f64(p, t, 0x1.4a34cc4a60fa7p-2);
-  p = fo_mad_f64(p, t, 0x1.b0ee6072093cep-2);
-  double l = fo_log_f64(__builtin_fabs(product));
-  return fo_mad_f64(p, t, nearest > 2.0 ? l : -l);
-}
-
-/* fo_lgamma_of_f32: log(gamma(a)) for a >= 0 that is an f32, without branches: as fo_lgamma_f64, of either side by one logarithm. */
-FO_FN double fo_lgamma_of_f32(double a) {
-  double nearest = __builtin_rint(a), t = a - nearest;
-  double above = nearest > 2.5 ? a - 1.0 : 1.0, below = nearest < 1.5 ? a : 1.0;
-  above *= nearest > 3.5 ? a - 2.0 : 1.0;
-  above *= nearest > 4.5 ? a - 3.0 : 1.0;
-  above *= nearest > 5.5 ? a - 4.0 : 1.0;
-  above *= nearest > 6.5 ? a - 5.0 : 1.0;
-  above *= nearest > 7.5 ? a - 6.0 : 1.0;
-  below *= nearest < 0.5 ? a + 1.0 : 1.0;
-  double l = fo_log_f64(a > 8.5 ? a : nearest > 2.5 ? above : below);
+/* fo_lgamma_rate_f64: log(gamma(2 + t)) / t for |t| <= 1 / 2. */
+FO_FN double fo_lgamma_rate_f64(double t) {
   double square = t * t;
   double p = -0x1.3835de89ae704p-21;
   p = fo_mad_f64(p, square, -0x1.08ee202a98e81p-19);
@@ -230,9 +183,42 @@ FO_FN double fo_lgamma_of_f32(double a) {
   odd = fo_mad_f64(odd, square, 0x1.7add6eaea4ecfp-9);
   odd = fo_mad_f64(odd, square, 0x1.51322ac7d7c8p-6);
   odd = fo_mad_f64(odd, square, 0x1.4a34cc4a60fa7p-2);
-  p = fo_mad_f64(odd, t, p);
+  return fo_mad_f64(odd, t, p);
+}
+
+/* fo_lgamma_f64: log(|gamma(x)|), 7.0 ULP, for x < -2, where it has zeros, of max(|y|, 1); +-inf and the poles at 0, -1, -2 ...
+   give inf. From the interval about 2 by a product, by Stirling's formula for x > 8.5, by reflection for x < -18.5, where no
+   number is near a zero. Has branches: not vectorised. Unlike libm's, it writes no global variable. */
+FO_FN double fo_lgamma_f64(double x) {
+  double nearest = __builtin_rint(x);
+  double t = x - nearest;
+  if (x != x) return x;
+  if (x > 8.5) return x < __builtin_inf() ? fo_stirling_f64(x) : x;
+  if (x <= 0.0 && (t == 0.0 || !(x > -0x1p52))) return __builtin_inf();
+  if (x < -18.5) {
+    double s = __builtin_fabs(x * __builtin_sin(t * 0x1.921fb54442d18p+1));
+    return fo_log_f64(0x1.921fb54442d18p+1 / s) - fo_stirling_f64(-x);
+  }
+  double product = 1.0;
+  for (double j = 1.0; j <= nearest - 2.0; j += 1.0) product *= x - j;
+  for (double j = 0.0; j < 2.0 - nearest; j += 1.0) product *= x + j;
+  double l = fo_log_f64(__builtin_fabs(product));
+  return fo_mad_f64(fo_lgamma_rate_f64(t), t, nearest > 2.0 ? l : -l);
+}
+
+/* fo_lgamma_of_f32: log(gamma(a)) for a >= 0 that is an f32, without branches: as fo_lgamma_f64, of either side by one logarithm. */
+FO_FN double fo_lgamma_of_f32(double a) {
+  double nearest = __builtin_rint(a), t = a - nearest;
+  double above = nearest > 2.5 ? a - 1.0 : 1.0, below = nearest < 1.5 ? a : 1.0;
+  above *= nearest > 3.5 ? a - 2.0 : 1.0;
+  above *= nearest > 4.5 ? a - 3.0 : 1.0;
+  above *= nearest > 5.5 ? a - 4.0 : 1.0;
+  above *= nearest > 6.5 ? a - 5.0 : 1.0;
+  above *= nearest > 7.5 ? a - 6.0 : 1.0;
+  below *= nearest < 0.5 ? a + 1.0 : 1.0;
+  double l = fo_log_f64(a > 8.5 ? a : nearest > 2.5 ? above : below);
   double far = fo_mad_f64(a - 0.5, l - 1.0, fo_stirling_rest_f64(1.0 / a));
-  double near = fo_mad_f64(p, t, nearest > 2.5 ? l : -l);
+  double near = fo_mad_f64(fo_lgamma_rate_f64(t), t, nearest > 2.5 ? l : -l);
   return a > 8.5 ? far : near;
 }
 
