@@ -10,23 +10,23 @@ A group is a set of bare graph ops and `fused.kernel`s; nothing has to be built 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from math import prod
-from typing import TypeAlias, cast
+from typing import cast
 
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.layouts import address, element_at, element_index, encoding, memory_extents
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import shape
-from fuse_opt.dialects.interfaces.structured_op import FusionKind, Overwritten, StructuredOp
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar import Scalar, topological
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, dimensions, linearize
-from fuse_opt.dialects.types.size import Extent, Undecided
+from fuse_opt.dialects.types.size import Undecided
 
 
 class Unschedulable(Exception):
@@ -100,7 +100,9 @@ class _Needs:
     loop: Index = ()
 
 
-class _Tracer:
+class Tracer:
+    """Makes the nodes of scalars of values at indices, each once, in `order`: each after its operands."""
+
     def __init__(
         self,
         members: Collection[Operation],
@@ -277,13 +279,13 @@ def trace_nodes(
     What the scalar of a value at an index is made from, as the members but those `outside` make it, each after its operands:
     the last one is the scalar itself. Raises Unschedulable.
     """
-    walk = _Tracer(members, frozenset(), 16 * len(member_ops(members)) + 64, outside)
+    walk = Tracer(members, frozenset(), 16 * len(member_ops(members)) + 64, outside)
     walk.at(value, index)
     _refuse_data(walk)
     return tuple(walk.order)
 
 
-def _refuse_data(walk: _Tracer) -> None:
+def _refuse_data(walk: Tracer) -> None:
     """Refuses positions that are data: loops around products take addresses apart."""
     if any(expression.loaded() for index in walk.indices for expression in index):
         raise Unschedulable("data-position", "it reads at positions that are data, which a product's loops do not")
@@ -299,71 +301,6 @@ def trace_scalar(
 def trace_kernel(kernel: KernelOp) -> LoopBody:
     """The kernel as one pass. Raises Unschedulable."""
     return trace(list(kernel.yielded()), dict.fromkeys(kernel.block.ops))
-
-
-def trace_written(kernel: KernelOp, loop_body: LoopBody, is_in_place: Callable[[int, int], bool]) -> LoopBody:
-    """
-    What is left of a kernel's pass where a result, by its number, is in place of an operand: the elements that are not what is
-    there already. The pass as it is where that is all, or not known.
-    """
-    if (found := _kept(kernel, loop_body)) is None:
-        return loop_body
-    kept, store, _ = found
-    return _box(kernel, found) if is_in_place(store.result, cast(BlockArgument, kept.value).index) else loop_body
-
-
-def trace_copied(kernel: KernelOp, loop_body: LoopBody) -> tuple[LoopBody, LoopBody] | None:
-    """
-    Two passes in place of one that writes over a box which begins where data says: the copy of all, and the box. No loop over all
-    can be cut where the box begins and ends, as that of a box at known places is.
-    """
-    if (found := _kept(kernel, loop_body)) is None:
-        return None
-    kept, store, box = found
-    if not any(isinstance(start, IndexExpr) and start.loaded() for start in box.starts):
-        return None
-    copied = replace(loop_body, nodes=(kept,), stores=(replace(store, node=kept),))
-    return copied, _box(kernel, found)
-
-
-_Kept: TypeAlias = tuple[ScalarNode, Store, Overwritten]
-"""The operand that a result is but for a box, where that is stored, and the box."""
-
-
-def _kept(kernel: KernelOp, loop_body: LoopBody) -> _Kept | None:
-    if loop_body.is_row or len(loop_body.stores) != 1:
-        return None
-    (store,) = loop_body.stores
-    op = store.node.op
-    if op is None or (found := op.overwritten()) is None or encoding(kernel.results[store.result]) is not None:
-        return None
-    kept = store.node.operands[found.operand]
-    is_kept = kept.op is None and isinstance(kept.value, BlockArgument) and kept.address == store.address
-    return (kept, store, found) if is_kept else None
-
-
-def _box(kernel: KernelOp, kept: _Kept) -> LoopBody:
-    """The elements of the box alone."""
-    _, store, found = kept
-    assert store.node.op is not None
-    elements, value = store.node.op.operands[found.elements], store.node.value
-    extents = memory_extents(elements)
-    place = dimensions("i", extents)
-    walk = _Tracer(dict.fromkeys(kernel.block.ops), frozenset(), 16 * len(member_ops([kernel])) + 64)
-    node = walk.at(elements, element_index(elements, place))
-    at = tuple(i + cast(int, start) for i, start in zip(element_index(elements, place), found.starts, strict=True))
-    stored = Store(store.result, node, address(value, at), False)
-    for atom in stored.address.loaded():
-        walk.at(cast(SSAValue, atom.source), atom.index)
-    return LoopBody(place, extents, (), (), tuple(walk.order), (stored,))
-
-
-def written_elements(kernel: KernelOp, passes: Sequence[LoopBody]) -> Extent | None:
-    """How many elements a kernel of one pass writes, where `trace_written` left less than all; else None."""
-    if len(passes) != 1 or passes[0].is_row or len(passes[0].stores) != 1:
-        return None
-    count = prod(passes[0].row_extents)
-    return None if count == prod(shape(kernel.results[passes[0].stores[0].result])) else count
 
 
 def trace(results: Sequence[SSAValue], members: Collection[Operation], outside: Collection[Operation] = ()) -> LoopBody:
@@ -391,7 +328,7 @@ def _traced(results: Sequence[SSAValue], members: Collection[Operation], outside
     rows = dimensions("r", space)
     columns, extents = reduced_loop(anchor)
     column_dims = frozenset(d for op in reductions for i in column_index(op.reduced_extents()) for d in i.dims())
-    walk = _Tracer(members, column_dims, limit, outside)
+    walk = Tracer(members, column_dims, limit, outside)
     row = linearize(rows, space)
     stores: list[Store] = []
     places: dict[Attribute, Index] = {}
@@ -421,7 +358,7 @@ def _trace_pointwise(
     place = dimensions("i", extents)
     position = linearize(place, extents)
     index = element_index(results[0], place)
-    walk = _Tracer(members, frozenset(), limit, outside)
+    walk = Tracer(members, frozenset(), limit, outside)
     stores: list[Store] = []
     for number, result in enumerate(results):
         at = index if result.type == results[0].type else _same_shape(result, results[0], index, position)

@@ -18,7 +18,7 @@ from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
-from fuse_opt.dialects.analysis.loop_body import LoopBody, trace_copied, written_elements
+from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import CUT, REGISTER_BITS, TABLE, TASKS, UNROLL, WINDOW
 from fuse_opt.dialects.types.extents import estimate
@@ -26,6 +26,7 @@ from fuse_opt.dialects.types.size import Extent
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter, convert_programs, scheduled
 from fuse_opt.lowering.convert.memory import put_first
+from fuse_opt.lowering.convert.overwritten_boxes import trace_copied, written_elements
 from fuse_opt.lowering.convert.register_parts import split_registers
 from fuse_opt.lowering.convert.shared_starts import are_starts
 from fuse_opt.lowering.convert.stack_room import fit_stack

@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.kernel_access import generated_kind, library_op
 from fuse_opt.dialects.analysis.kernel_parts import kernel_passes
-from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, trace_written
+from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
 from fuse_opt.dialects.analysis.prepared import PREPARED, prepare_name, prepared_arguments
 from fuse_opt.dialects.analysis.storage import analyse_storage, argument_attributes, functions_of
 from fuse_opt.dialects.fused import KernelOp, OutlinedOp, PartitionOp
@@ -29,6 +29,7 @@ from fuse_opt.lowering.convert.calls import Calls, is_fallback
 from fuse_opt.lowering.convert.convertible import check_convertible, check_in_place
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
 from fuse_opt.lowering.convert.memory import RESULTS, SIZES, Constants, ProgramMemory, caller_axes, memref_type
+from fuse_opt.lowering.convert.overwritten_boxes import trace_written
 from fuse_opt.lowering.convert.shared_starts import AnyStart, shared_starts
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.buffers import Parameter, Scratch
