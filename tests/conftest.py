@@ -130,18 +130,28 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def mark_first_of_kernels(items: Sequence[pytest.Item], everything: bool = False) -> None:
     """
-    Of the first test of each file about generated loops half of the cases are compiled as users do, the first one too: the first
-    and the last of every four, so that a parameter of two or three values has each of them there.
+    Of the first test of each file about generated loops some cases are compiled as users do, the first one too: of the first and
+    the last of every four, so that a parameter of two or three values has each of them there, those with a value of one that none
+    before them has.
     """
     first: dict[Path, str] = {}
     seen: defaultdict[Path, int] = defaultdict(int)
+    values: defaultdict[Path, set[tuple[int, str]]] = defaultdict(set)
     for item in items:
         if item.nodeid.startswith(KERNELS):
             name = item.nodeid.partition("[")[0]
             if first.setdefault(item.path, name) == name:
-                if everything or seen[item.path] % 4 in (0, 3):
+                of_item = values_of(item)
+                if everything or (seen[item.path] % 4 in (0, 3) and not (of_item and of_item <= values[item.path])):
                     item.add_marker("optimised")
+                    values[item.path] |= of_item
                 seen[item.path] += 1
+
+
+def values_of(item: pytest.Item) -> set[tuple[int, str]]:
+    """The names of what each `parametrize` of a case gives it; the case's own name where pytest does not say that."""
+    given: Any = getattr(item, "callspec", None)
+    return set(enumerate(getattr(given, "_idlist", [given.id]))) if given else set()
 
 
 def available_memory() -> int:

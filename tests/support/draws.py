@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from itertools import combinations, product
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -30,3 +31,22 @@ def sampled(cases: Sequence[T], count: int) -> list[T]:
     """`count` of the cases in their order, drawn from a seed; those of a small count are among those of a larger one."""
     order = random.Random(FIRST).sample(range(len(cases)), len(cases))
     return [cases[k] for k in sorted(order[: scaled(count)])]
+
+
+def all_pairs(*parameters: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """
+    Few cases in which each two values of two parameters are together (Cohen, Dalal, Fredman and Patton 1997): every case where
+    more are asked for.
+    """
+    values = [list(each) for each in parameters]
+    every = list(product(*(range(len(each)) for each in values)))
+    pairs = {case: set(combinations(enumerate(case), 2)) for case in every}
+    missing = set[Any]().union(*pairs.values())
+    taken = list[tuple[int, ...]]()
+    while missing:
+        taken.append(max(every, key=lambda case: len(pairs[case] & missing)))
+        missing -= pairs[taken[-1]]
+    return [
+        tuple(each[k] for each, k in zip(values, case, strict=True))
+        for case in (every if MULTIPLIER > 1 else sorted(taken))
+    ]

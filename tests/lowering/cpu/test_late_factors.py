@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import all_pairs
 from ir_testing import evaluate, kernels, parse, random_arguments
 from lowered_programs import needs_compiler
 from thread_counts import by_threads
@@ -46,9 +47,9 @@ def both(text: str) -> tuple[CpuProgram, CpuProgram]:
 
 
 @needs_compiler
-@pytest.mark.parametrize("element", ["f32", "f64"])
-@pytest.mark.parametrize("keys", [2, 9, 16, 53, 197])
-@pytest.mark.parametrize("mask", ["", "i1", "float"])
+@pytest.mark.parametrize(
+    ("mask", "keys", "element"), all_pairs(["", "i1", "float"], [2, 9, 16, 53, 197], ["f32", "f64"])
+)
 def test_both_give_what_the_reference_gives(keys: int, mask: str, element: str) -> None:
     kind = "" if not mask else f"tensor<37x{keys}x{element if mask == 'float' else mask}>"
     text = text_of(37, keys, kind, element=element)
