@@ -61,8 +61,11 @@ def never(*_: object) -> bool:
 
 @needs_compiler
 @needs_guard_pages
-@pytest.mark.parametrize("more", ["", BIAS], ids=["alone", "bias"])
-@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [*((name, BIAS) for name in WINDOWS), *((name, "") for name in ("3x3", "5x5 by twos", "2x4 by rows"))],
+    ids=[*WINDOWS, "3x3 alone", "5x5 by twos alone", "2x4 by rows alone"],
+)
 def test_sums_of_planes_are_those_of_copies(
     name: str, more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
