@@ -42,12 +42,6 @@ def memory_extents(value: SSAValue) -> tuple[int, ...]:
     return shape(value) if found is None else found.memory_extents(shape(value))
 
 
-def memory_index(value: SSAValue, index: Index) -> Index:
-    """Where an element is in a value's memory, by its extents."""
-    found = encoding(value)
-    return index if found is None else found.to_memory(index, shape(value))
-
-
 def element_index(value: SSAValue, place: Index) -> Index:
     """Which element is at a place of a value's memory, by its extents."""
     found = encoding(value)

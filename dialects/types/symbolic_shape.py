@@ -125,15 +125,6 @@ def _of_numbers(element: Attribute, extents: tuple[int, ...]) -> TensorType[Attr
     return TensorType(element, extents)
 
 
-def without_sizes(type_: TensorType[Attribute]) -> TensorType[Attribute]:
-    """The type with `?` of which nothing is known."""
-    if isinstance(type_.encoding, NoneAttr) or part_of(type_, is_layout=False) is None:
-        return type_
-    layout = part_of(type_, is_layout=True)
-    given = NoneAttr() if layout is None else cast(Attribute, layout)
-    return TensorType(type_.element_type, type_.get_shape(), given)
-
-
 def with_extents(type_: TensorType[Attribute], extents: Sequence[Extent]) -> TensorType[Attribute]:
     """The type with other extents, and its elements where they lie; raises VerifyException for sizes that may be negative."""
     layout = None if isinstance(type_.encoding, NoneAttr) else part_of(type_, is_layout=True)

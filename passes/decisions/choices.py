@@ -53,11 +53,6 @@ class Choices:
         return self._steering is not None
 
     @property
-    def is_steered(self) -> bool:
-        """Whether a file or fuel may leave something open."""
-        return self._steering is not None and (self.replays or bool(self._steering.fuel))
-
-    @property
     def is_out_of_fuel(self) -> bool:
         """Whether no further decision may be made."""
         return self._steering is not None and self._steering.exhausted() is not None

@@ -132,16 +132,11 @@ def _follows(op: Operation) -> bool:
     )
 
 
-def memory_problem(function: FuncOp, alignment: int = 64) -> Problem:
-    """
-    What ordering the ops of `ordered_ops` means for memory, at usual values of symbols. The function's in-place pairs play
-    no part.
-    """
-    return memory_problems(function, alignment)[0]
-
-
 def memory_problems(function: FuncOp, alignment: int) -> list[Problem]:
-    """The same at the ends of symbols' ranges, too, behind that."""
+    """
+    What ordering the ops of `ordered_ops` means for memory, at usual values of symbols, and at the ends of their ranges. The
+    function's in-place pairs play no part.
+    """
     rules = InplaceRules(function)
     block = function.body.block
     values = [*block.args, *(value for op in block.ops for value in op.results)]  # of arguments, too: ops read them

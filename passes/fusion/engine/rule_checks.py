@@ -60,14 +60,3 @@ def refuse_multi_use(size: str = "") -> Refusal:
     """The refusal of a producer that must be stored for others in any case."""
     message = f"its result {size}is read elsewhere as well, so it is stored anyway"
     return Refusal("multi-use", message, flip="a single reader")
-
-
-def uses_by(graph: GroupGraph, producer: Group, readers: list[Group]) -> int:
-    """How many operands of the readers' ops are results of the producer."""
-    return sum(
-        1
-        for op in producer.ops
-        for result in op.results
-        for use in result.uses
-        if graph.group_of.get(graph.top(use.operation)) in readers
-    )

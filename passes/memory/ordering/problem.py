@@ -148,11 +148,3 @@ def needs_of(problem: Problem, loads: Loads) -> list[int]:
         saved = sum(min(sizes[written], sizes[read]) for written, read in taken.items())
         needs.append(sum(sizes[value] for value in (*node.reads, *node.writes)) - saved)
     return needs
-
-
-def is_allowed(problem: Problem, order: Sequence[int]) -> bool:
-    """Whether the order is a permutation of the nodes in which each comes after those that it depends on."""
-    if sorted(order) != list(range(len(problem.nodes))):
-        return False
-    place = {node: at for at, node in enumerate(order)}
-    return all(place[other] < place[node] for node, found in enumerate(predecessors(problem)) for other in found)

@@ -22,7 +22,7 @@ from fuse_opt.dialects.interfaces.symbols import argument_symbols
 from fuse_opt.dialects.types.encodings import OrderAttr, encoding_of, with_encoding
 from fuse_opt.dialects.types.extents import evaluate
 from fuse_opt.dialects.types.size import Extent, symbol
-from fuse_opt.dialects.types.symbolic_shape import extents_of, without_sizes
+from fuse_opt.dialects.types.symbolic_shape import extents_of
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.tools.compiler.registry import available_passes
 from fuse_opt.tools.compiler.specialization import bind
@@ -136,10 +136,6 @@ def test_sizes_and_orders_are_parts_of_one_encoding() -> None:
     assert str(both) == "tensor<?x4xf32, #graph.encoding<#graph.shape<n, 4>, #graph.order<1, 0>>>"
     assert (
         encoding_of(both) == OrderAttr.of((1, 0)) and encoding_of(type_) is None and with_encoding(both, None) == type_
-    )
-    assert (
-        str(without_sizes(both)) == "tensor<?x4xf32, #graph.order<1, 0>>"
-        and str(without_sizes(type_)) == "tensor<?x4xf32>"
     )
 
 

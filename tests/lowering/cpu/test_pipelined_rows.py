@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from draws import all_pairs
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, evaluate, parse, text_of
 from lowered_programs import assert_close, needs_compiler
@@ -80,9 +81,10 @@ def test_rows_that_memory_holds_overlap_where_something_is_put_down_between(
 
 
 @needs_compiler
-@pytest.mark.parametrize("in_memory", (False, True))
-@pytest.mark.parametrize("columns", (39, 96, 127, 300, 1021))
-@pytest.mark.parametrize("op", ("softmax", "layer_norm", "l2_normalize"))
+@pytest.mark.parametrize(
+    ("op", "columns", "in_memory"),
+    all_pairs(("softmax", "layer_norm", "l2_normalize"), (39, 96, 127, 300, 1021), (False, True)),
+)
 def test_the_bits_are_those_of_rows_apart(
     op: str, columns: int, in_memory: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 from itertools import permutations
 
 import memory
@@ -17,9 +18,9 @@ from fuse_opt.passes.fusion.fuse_elementwise import FuseElementwisePass
 from fuse_opt.passes.fusion.fuse_row import FuseRowPass
 from fuse_opt.passes.fusion.wrap_kernels import WrapKernelsPass
 from fuse_opt.passes.memory.infer_inplace import InferInplacePass
-from fuse_opt.passes.memory.order_for_memory import OrderForMemoryPass, memory_problem
+from fuse_opt.passes.memory.order_for_memory import OrderForMemoryPass, memory_problems
 from fuse_opt.passes.memory.ordering.ordering import LEAST_FALL, MOST_POLISHED, reorder
-from fuse_opt.passes.memory.ordering.problem import Node, Problem, Value, is_allowed, loads_of, predecessors
+from fuse_opt.passes.memory.ordering.problem import Node, Problem, Value, loads_of, predecessors
 from fuse_opt.passes.memory.packing.packing import Buffer, lower_bound
 from fuse_opt.passes.memory.packing.packing import Problem as PackingProblem
 from fuse_opt.passes.remarks import RefusedError, collect
@@ -37,6 +38,14 @@ def random_problem(count: int, seed: int, reach: int = 20, pairs: bool = True) -
         own = tuple((number, read) for read in reads if values[read].size == values[number].size and pairs)
         nodes.append(Node(reads, (number,), own, ordered=rng.random() < 0.05))
     return Problem(tuple(values), tuple(nodes))
+
+
+def is_allowed(problem: Problem, order: Sequence[int]) -> bool:
+    """Whether the order is a permutation of the nodes in which each comes after those that it depends on."""
+    if sorted(order) != list(range(len(problem.nodes))):
+        return False
+    place = {node: at for at, node in enumerate(order)}
+    return all(place[other] < place[node] for node, found in enumerate(predecessors(problem)) for other in found)
 
 
 @pytest.mark.parametrize("strategy", ["auto", "lpmf", "dfs"])
@@ -127,10 +136,10 @@ def test_the_estimate_is_the_bound_that_planning_finds(seed: int) -> None:
         apply(module, FuseElementwisePass(), FuseRowPass())
     apply(module, WrapKernelsPass())
     before = module.clone()
-    assert loads_of(memory_problem(function_of(module), 8)).bound == planned_bound(module)
+    assert loads_of(memory_problems(function_of(module), 8)[0]).bound == planned_bound(module)
     with collect() as remarks:
         apply(before, OrderForMemoryPass(alignment=8))
-    estimate = loads_of(memory_problem(function_of(before), 8)).bound
+    estimate = loads_of(memory_problems(function_of(before), 8)[0]).bound
     for remark in remarks:
         assert dict(remark.numbers)["after"] == estimate
     assert estimate == planned_bound(before)
@@ -169,7 +178,7 @@ def test_what_is_ordered_and_what_is_said_of_it() -> None:
 def test_readers_stay_before_what_must_run_in_place() -> None:
     """%e overwrites %d, which %b reads: else %e would be as good before it."""
     module = apply(parse(TOWERS.replace("DIRECTIVE", "{must_inplace}")), WrapKernelsPass())
-    problem = memory_problem(function_of(module))
+    problem = memory_problems(function_of(module), 64)[0]
     assert [node.reads_last for node in problem.nodes] == [False, False, False, True, False, False]
     assert predecessors(problem)[3] == [1]
     apply(module, OrderForMemoryPass(), InferInplacePass())

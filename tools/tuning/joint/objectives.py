@@ -14,7 +14,6 @@ from fuse_opt.tools.tuning.search.compiling import compile_seconds
 from fuse_opt.tools.tuning.search.study import Bench, Limit
 
 TIME, PEAK, COMPILE, PARETO = "time", "peak", "compile", "pareto"
-OBJECTIVES = (TIME, PEAK, COMPILE, PARETO)
 
 
 @dataclass(frozen=True)
