@@ -40,15 +40,13 @@ def wanted_implementation(op: Operation, inside: Sequence[Operation] | None = No
     return None
 
 
-def offer_for(op: OpaqueOp, name: str | None = None) -> Offer | None:
-    """The offer called `name`, or else the first one that takes the op alone, be it called or generated."""
-    if name is not None:
-        return find_offer(op.name, name)
+def offer_for(op: OpaqueOp) -> Offer | None:
+    """The first offer that takes the op alone, be it called or generated."""
     return _first_taker(op, lambda offer: not offer.chained)
 
 
 def fusing_offer(op: OpaqueOp, name: str | None = None) -> Offer | None:
-    """The same, of those that take the op with others, too: what fusion asks."""
+    """The offer called `name`, or else the first one that takes the op, with others, too: what fusion asks."""
     return find_offer(op.name, name) if name is not None else _first_taker(op, lambda offer: True)
 
 

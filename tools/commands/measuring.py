@@ -130,7 +130,6 @@ def interleave(
     programs: Mapping[str, CompiledProgram],
     inputs: Sequence[Any],
     repeat: int,
-    warmup: int = 2,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Times]:
     """Times programs on equal inputs in turns, so that what else happens on the machine meets all of them alike."""
@@ -139,7 +138,7 @@ def interleave(
         name: Call(partial(p, *copies[name]), partial(restore_arguments, p, copies[name], inputs))
         for name, p in programs.items()
     }
-    return take_turns(calls, repeat, warmup, clock=clock)
+    return take_turns(calls, repeat, clock=clock)
 
 
 @dataclass(frozen=True)

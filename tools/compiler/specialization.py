@@ -76,11 +76,9 @@ def bind(function: FuncOp, shapes: Mapping[int, Sequence[int]], stated: Stated |
     return bind_stated(stated or Stated.of(function), shapes)
 
 
-def bind_extents(
-    known: Sequence[tuple[Extent, ...]], shapes: Mapping[int, Sequence[int]], equal: Sequence[Sequence[str]] = ()
-) -> dict[str, int]:
-    """The same for arguments of these extents; symbols of each group in `equal` must have one value."""
-    return bind_stated(Stated(known, equal, (), {}), shapes)
+def bind_extents(known: Sequence[tuple[Extent, ...]], shapes: Mapping[int, Sequence[int]]) -> dict[str, int]:
+    """The same for arguments of these extents."""
+    return bind_stated(Stated(known, (), (), {}), shapes)
 
 
 def bind_stated(stated: Stated, shapes: Mapping[int, Sequence[int]]) -> dict[str, int]:

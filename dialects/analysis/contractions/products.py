@@ -150,15 +150,12 @@ def group_in_panels(left: DType, right: DType, sums: DType) -> int:
     return GROUP if left in (U8, I8) and right is I8 else 0
 
 
-def product_operands(
-    op: OpaqueOp, members: Collection[Operation], outside: Collection[Operation] = ()
-) -> tuple[Contraction, OperandAccess, OperandAccess]:
+def product_operands(op: OpaqueOp, members: Collection[Operation]) -> tuple[Contraction, OperandAccess, OperandAccess]:
     """A product as memory has its rows and columns, and where its operands are read. Raises Unschedulable."""
     of = op.contraction()
     assert of is not None
-    apart = {op, *outside}
-    lhs = _operand(op.operands[0], of.lhs, (*of.batch, of.rows, of.depth), members, apart)
-    rhs = _operand(op.operands[1], of.rhs, (*of.batch, of.depth, of.columns), members, apart)
+    lhs = _operand(op.operands[0], of.lhs, (*of.batch, of.rows, of.depth), members, {op})
+    rhs = _operand(op.operands[1], of.rhs, (*of.batch, of.depth, of.columns), members, {op})
     if lhs.panels is not None:
         raise Unschedulable("strides", "the columns of the left operand are in panels", op)
     elements = dtype(lhs.value), dtype(rhs.value), dtype(op.results[0])

@@ -242,9 +242,9 @@ def finished(lines: Iterable[Line], study: str) -> Line | None:
     return next((line for line in lines if line.get("study") == study), None)
 
 
-def study_name(seed: int, same_bits: bool, budget: str, words: Iterable[str] = ()) -> str:
+def study_name(seed: int, same_bits: bool, budget: str) -> str:
     """Options that one search has and another one may not have."""
-    return " ".join((f"seed={seed}", f"same-bits={str(same_bits).lower()}", budget, *words))
+    return f"seed={seed} same-bits={str(same_bits).lower()} {budget}"
 
 
 def program_digest(text: str) -> str:
