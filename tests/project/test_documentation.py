@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fuse_opt.tools.commands import demo, fuse_opt_main, fuse_run_main
-from fuse_opt.tools.tuning import dispatch_times, fuse_tune_main
+from fuse_opt.tools.tuning import calibration, dispatch_times, fuse_tune_main
 
 pytestmark = pytest.mark.optimised  # commands run as they do for readers
 
@@ -64,7 +64,8 @@ def test_command_runs(command: str, monkeypatch: pytest.MonkeyPatch, capfd: pyte
         status, said = done.returncode, done.stderr
     else:
         monkeypatch.chdir(ROOT)
-        monkeypatch.setattr(dispatch_times, "SLOTS", 2)  # the times are of no interest here
+        for measured in (calibration, dispatch_times):
+            monkeypatch.setattr(measured, "SLOTS", 2)  # the times are of no interest here
         status, said = main(arguments), capfd.readouterr().err
     assert status == 0, said
     assert "Traceback" not in said

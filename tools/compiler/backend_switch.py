@@ -10,7 +10,7 @@ import sys
 import traceback
 import warnings
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +22,7 @@ from fuse_opt.tools.compiler.pipeline import TUNED_OPTION, UsageError, parse_pip
 from fuse_opt.tools.compiler.registry import offer_implementations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xdsl.passes import ModulePass
 
@@ -49,7 +49,7 @@ def backend_passes(
     source = f"{VARIABLE}={given}" if text is None else f"backend '{given}'"
     words = [word.strip() for word in given.split(",") if word.strip()]
     if not words:
-        return _attach([], unavailable)
+        return [*_attach((), tuple(sorted(unavailable)))]
     from fuse_opt.dialects.implementation.switch import chosen_backends
 
     offer_implementations()
@@ -64,16 +64,18 @@ def backend_passes(
     for name in names:
         if (reason := unavailable.get(name) or load_problem(name)) is not None:
             raise UsageError(f"{source}: backend '{name}' cannot be used here: {reason}")
-    return _attach(names, unavailable)
+    return [*_attach(tuple(names), tuple(sorted(unavailable)))]
 
 
-def _attach(names: Sequence[str], unavailable: Collection[str]) -> list[ModulePass]:
-    given = {"backends": names, "unavailable": sorted(unavailable)}
+@lru_cache(maxsize=16)
+def _attach(names: tuple[str, ...], unavailable: tuple[str, ...]) -> tuple[ModulePass, ...]:
+    """The same for every program of a process, as a rule; xDSL's reader of pipelines takes its time."""
+    given = {"backends": names, "unavailable": unavailable}
     options = (
         f"{key}={','.join(f'{chr(34)}{name}{chr(34)}' for name in value)}" for key, value in given.items() if value
     )
     text = " ".join(options)
-    return parse_pipeline(f"attach-backends{{{text}}}") if text else []
+    return tuple(parse_pipeline(f"attach-backends{{{text}}}")) if text else ()
 
 
 def _import_named(names: list[str]) -> None:
