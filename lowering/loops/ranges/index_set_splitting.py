@@ -48,16 +48,18 @@ _ORDERED = {"slt": (False, 0), "sle": (False, 1), "sgt": (True, 1), "sge": (True
 def split_index_sets(body: Block, tasks: Extent) -> None:
     """Rewrites the function of a kernel of so many tasks in place; counters are never negative."""
     blocks = BlockLoops(body)
-    loops = [op for op in inner_of(body, scf.ParallelOp) if _is_splittable(op)]
+    loops = [op for op in inner_of(body, scf.ParallelOp) if is_splittable(op)]
     ends: dict[SSAValue, int] = {body.args[-1]: tasks} if isinstance(tasks, int) else {}
     stretches = [_Range.of(loop, ends) for loop in loops]
     for stretch in stretches:
         stretches += _split(stretch, blocks)
 
 
-def _is_splittable(loop: scf.ParallelOp) -> bool:
+def is_splittable(loop: scf.ParallelOp) -> bool:
+    """Whether it goes over one axis by ones, with nothing in it that goes over others, and no sum of its own."""
     inner = any(op.regions for op in list(loop.body.block.ops)[:-1])
-    return not inner and not loop.initVals and constant(loop.step[0]) == 1 and RARE not in loop.attributes
+    is_one_by_one = len(loop.step) == 1 and constant(loop.step[0]) == 1
+    return is_one_by_one and not inner and not loop.initVals and RARE not in loop.attributes
 
 
 @dataclass(frozen=True, slots=True)

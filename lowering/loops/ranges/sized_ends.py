@@ -26,9 +26,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.size import Extent, Undecided
 from fuse_opt.lowering.inner_ops import inner_of
-from fuse_opt.lowering.loops.ranges.index_set_splitting import MOST_OPERATIONS, MOST_STRETCHES, SHORTEST
+from fuse_opt.lowering.loops.ranges.index_set_splitting import MOST_OPERATIONS, MOST_STRETCHES, SHORTEST, is_splittable
 from fuse_opt.lowering.loops.ranges.sized_conditions import Affine, Condition, sized_conditions
-from fuse_opt.lowering.loops.ranges.unswitching import RARE
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant, iterations, one_by_one
 
@@ -60,18 +59,12 @@ class _Range:
 def split_sized_ends(body: Block, sizes: Mapping[SSAValue, Extent]) -> None:
     """Rewrites the function of a kernel in place; `sizes` are arguments of it."""
     blocks = BlockLoops(body)
-    ranges = [_Range.of(loop, sizes) for loop in inner_of(body, scf.ParallelOp) if _is_splittable(loop)]
+    ranges = [_Range.of(loop, sizes) for loop in inner_of(body, scf.ParallelOp) if is_splittable(loop)]
     for found in ranges:
         if not _is_short(found.loop):
             ranges += _split(found, sizes, blocks)
         elif iterations(found.loop) is None:
             Rewriter.replace_op(found.loop, one_by_one(found.loop), [])
-
-
-def _is_splittable(loop: scf.ParallelOp) -> bool:
-    inner = any(op.regions for op in list(loop.body.block.ops)[:-1])
-    is_one_by_one = len(loop.step) == 1 and constant(loop.step[0]) == 1
-    return is_one_by_one and not inner and not loop.initVals and RARE not in loop.attributes
 
 
 def _is_short(loop: scf.ParallelOp) -> bool:
