@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import all_pairs
 from ir_testing import apply, parse, text_of
 from lowered_programs import needs_compiler
 from xdsl.dialects.builtin import ModuleOp
@@ -63,9 +64,10 @@ def bits_of(program: Callable[..., Any], x: Any) -> Any:
 
 
 @needs_compiler
-@pytest.mark.parametrize("kind", ["bf16", "f16"])
-@pytest.mark.parametrize("attributes", ["", " {graph.donated}"])
-@pytest.mark.parametrize("entries", ["", 'precision = "kernel", '])
+@pytest.mark.parametrize(
+    ("kind", "attributes", "entries"),
+    all_pairs(["bf16", "f16"], ["", " {graph.donated}"], ["", 'precision = "kernel", ']),
+)
 def test_the_bits_are_those_of_the_loop(kind: str, attributes: str, entries: str) -> None:
     """Of all numbers that there are, and of more elements than a task's vectors hold."""
     text = chain(MANY, kind, attributes)
