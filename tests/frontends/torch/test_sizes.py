@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -109,7 +110,7 @@ def test_calls_in_turn_of_rows_that_are_short_and_long():
     assert len(reports.graphs) == 1 and "aten.cummax" in str(reports.graphs[0])
 
 
-PRODUCTS_OF_SIZES = {
+PRODUCTS_OF_SIZES: dict[str, Callable[[Any, Any], Any]] = {
     "columns": lambda a, b: (a @ b.mT).relu(),
     "terms": lambda a, b: a @ b.mT @ b,
     "softcap": lambda a, b: torch.softmax(torch.tanh(a @ b.mT / 50) * 50, -1) @ b,
@@ -132,7 +133,11 @@ def test_products_of_any_columns_and_terms(kind: str):
 def test_gradients_by_weights_of_any_batch_are_torchs():
     """Sums over the rows of a batch, which it computes sooner; what is around them is not."""
     v, w = torch.nn.Linear(7, 32), torch.nn.Linear(7, 48)
-    fast = torch.compile(call := lambda x: (v(x).mT @ w(x)).tanh(), backend=fuse_opt, dynamic=True)
+
+    def call(x: Any) -> Any:
+        return (v(x).mT @ w(x)).tanh()
+
+    fast = torch.compile(call, backend=fuse_opt, dynamic=True)
     with collect_reports() as reports, torch.no_grad():
         for rows in (300, 5, 77):
             x = torch.randn(rows, 7)
