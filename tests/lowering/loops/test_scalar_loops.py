@@ -1,9 +1,10 @@
-"""Small loops that read a buffer in two ways, of which gcc 12 made wrong vectors."""
+"""Loops that read a buffer in two ways, or parts of it backwards, of which gcc 12 made wrong vectors."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, parse
 from lowered_programs import as_list, needs_compiler
 
@@ -44,3 +45,28 @@ def test_only_small_loops_over_narrow_elements_have_no_vectors(element: str, row
     module = apply(parse(turned_and_plain(rows, 7, element)), ["schedule-kernels"])
     source = build_program(module).source
     assert ("#pragma omp simd" in source[source.index("static void kernel") :]) == vectors
+
+
+def backwards(width: int, element: str) -> str:
+    """The second to last of every two pairs, triples, ... from the last ones on, of rows of 512 of them."""
+    x, y = f"tensor<?x512x{width}x{element}>", f"tensor<?x256x{width}x{element}>"
+    return f"""func.func @main(%x: {x}) -> {y} {{
+      %0 = graph.slice %x {{starts = array<i64: 0, 511, 0>, stops = array<i64: {1 << 40}, -600, {width}>,
+                            steps = array<i64: 1, -2, 1>}} : ({x}) -> {y}
+      func.return %0 : {y}
+    }}"""
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.optimised
+@pytest.mark.parametrize("element", ["i1", "i16", "f32", "f64"])
+def test_parts_that_are_read_backwards_take_nothing_from_behind_them(element: str) -> None:
+    """Found by large_fuzz.py --passes, seed 77: SIGSEGV where a page of nobody's follows the operand."""
+    kind = {"i1": np.bool_, "i16": np.int16, "f32": np.float32, "f64": np.float64}[element]
+    for width in (2, 3):
+        program = fuse_opt.compile(backwards(width, element), "cpu")
+        for rows in (1, 3):
+            x = (np.arange(rows * 512 * width) % 60).astype(kind).reshape(rows, 512, width)
+            with guarded() as allocate:
+                np.testing.assert_array_equal(program(allocate(x, at_end=True)), x[:, ::-2])
