@@ -35,6 +35,7 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_sized, is_static, shape
+from fuse_opt.dialects.types.extents import is_number, may_exceed
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.frozen.prepare_function import PrepareFunction
@@ -198,7 +199,9 @@ class _Packing:
             windows.merged()
         )  # alone: other tiles turn what they read
         is_small = not is_read_in_panels and (byte_size(weight.value) or 0) <= self.options.smallest_bytes * prod(batch)
-        is_turned = windows is None and group == 1 and access.column != 1 and of.rows > FEW_ROWS and of.depth > 1
+        is_turned = (
+            windows is None and group == 1 and access.column != 1 and may_exceed(of.rows, FEW_ROWS) and of.depth > 1
+        )
         if is_turned and (is_small or width >= of.columns):  # which each call would do
             weight = replace(weight, width=of.columns)
         elif is_small:
@@ -259,8 +262,11 @@ def _is_known(op: OpaqueOp) -> bool:
     """Whether all is a number that decides how a weight is packed."""
     if all(map(is_static, values := (*op.operands, *op.results))):
         return True
-    windows = op.window_contraction() if all(map(is_sized, values)) and op.contraction() is None else None
-    return windows is not None and not windows.has_any_extents
+    if not all(map(is_sized, values)):
+        return False
+    if (of := op.contraction()) is not None:
+        return all(map(is_number, (of.depth, of.columns, *shape(op.operands[1]))))
+    return (windows := op.window_contraction()) is not None and not windows.has_any_extents
 
 
 def _check(kernel: KernelOp, weight: _Weight) -> None:

@@ -12,7 +12,7 @@ from math import prod
 
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
-from fuse_opt.dialects.types.extents import is_number
+from fuse_opt.dialects.types.extents import estimate
 
 LANE_BYTES = 64
 """Of a vector; widths are whole vectors."""
@@ -54,7 +54,7 @@ def is_narrow(product: Contraction, itemsize: int, group: int, bits: int) -> boo
     """
     if bits != NARROW_BITS or group > 1 or product.depth < LEAST_NARROW:
         return False
-    return is_number(product.rows) and product.rows > max(_OF_FEW_ROWS)
+    return estimate(product.rows) > max(_OF_FEW_ROWS)
 
 
 def panel_width(product: Contraction, itemsize: int, group: int = 1, bits: int = 8 * LANE_BYTES) -> int:

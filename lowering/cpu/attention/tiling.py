@@ -10,7 +10,7 @@ from fuse_opt.dialects.analysis.contractions.attention import MOST_ON_STACK, mos
 from fuse_opt.dialects.analysis.contractions.packed_panels import NARROW_BITS
 from fuse_opt.dialects.analysis.contractions.product_copies import DEPTH, FEWEST_TASKS
 from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.dialects.types.extents import estimate, is_number
+from fuse_opt.dialects.types.extents import estimate, is_number, largest
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.matmul.tilings.choice import NARROW_DEPTH
 from fuse_opt.lowering.cpu.matmul.tilings.tile_copies import CROWDED_BYTES
@@ -91,7 +91,7 @@ def choose_attention_tiling(
 ) -> AttentionTiling:
     """The cut of attention over elements of so many bytes, for vectors of so many bits."""
     if not is_number(first.columns) or not is_number(first.rows):
-        return _tiling_for_any_sizes(first, second, itemsize)
+        return _tiling_for_any_sizes(first, second, itemsize, bits)
     lanes = 64 // itemsize
     keys, rows = first.columns, first.rows
 
@@ -142,7 +142,7 @@ def choose_attention_tiling(
     )
 
 
-def _tiling_for_any_sizes(first: Contraction, second: Contraction, itemsize: int) -> AttentionTiling:
+def _tiling_for_any_sizes(first: Contraction, second: Contraction, itemsize: int, bits: int) -> AttentionTiling:
     """
     Where keys or queries are a size: tiles of a few heights, and room for so many keys as stacks hold the copies of. A task more
     for a matrix copies these once more, so there are several only where there are hardly so many matrices.
@@ -155,8 +155,10 @@ def _tiling_for_any_sizes(first: Contraction, second: Contraction, itemsize: int
         steps = -(-typical // width) * first.depth + -(-second.columns // width) * typical
         return steps * vectors / RATE[vectors]
 
-    vectors = min(ANY_VECTORS, key=lambda v: (cost(v), -v))
-    width, height = vectors * lanes, min(MOST_ROWS, REGISTERS // vectors - 1)
+    is_narrow = bits == NARROW_BITS and itemsize == 4
+    vectors = 1 if is_narrow else min(ANY_VECTORS, key=lambda v: (cost(v), -v))
+    width = vectors * lanes
+    height = NARROW.most_rows if is_narrow else min(MOST_ROWS, REGISTERS // vectors - 1)
     key_panels = -(-keys // width)
     tiles = -(-first.rows // height)
     blocks = min(-(-FEWEST_TASKS // estimate(prod(first.batch))), max(estimate(tiles) // FEWEST_TILES, 1))
@@ -169,7 +171,7 @@ def _tiling_for_any_sizes(first: Contraction, second: Contraction, itemsize: int
         taller=0 if is_any else first.rows % tiles,
         group=1,
         row_blocks=blocks,
-        block=-(-tiles // blocks),
+        block=largest(-(-tiles // blocks), FEWEST_TILES * (2 if is_narrow else 1)) if blocks > 1 else tiles,
         shares_panels=False,
         most_keys=most_keys(first, second, itemsize),
         key_panels=key_panels,

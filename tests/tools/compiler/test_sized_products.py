@@ -194,3 +194,34 @@ def test_one_program_runs_at_every_size(name: str) -> None:
     assert program.native.made == 0
     if "attention" in text:
         assert "float scores[" in program.source and not program.stats.library_calls
+
+
+FROZEN = """func.func @main(%x: tensor<?x200xT> {graph.dims = ["n", ""]}, %w: tensor<200x150xT> {graph.frozen},
+                     %v: tensor<90x150xT> {graph.frozen}, %b: tensor<90xT>) -> tensor<?x90xT> {
+  %0 = graph.matmul %x, %w : (tensor<?x200xT>, tensor<200x150xT>) -> tensor<?x150xT>
+  %1 = graph.relu %0 : (tensor<?x150xT>) -> tensor<?x150xT>
+  %2 = graph.matmul %1, %v {transpose_rhs = true} : (tensor<?x150xT>, tensor<90x150xT>) -> tensor<?x90xT>
+  %3 = graph.add %2, %b : (tensor<?x90xT>, tensor<90xT>) -> tensor<?x90xT>
+  func.return %3 : tensor<?x90xT>
+}"""
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("element", [np.float32, np.float64])
+def test_frozen_weights_of_any_rows_are_read_in_panels(element: type[np.floating[Any]]) -> None:
+    """Few rows and many, those of a tile and of what is left of one; panels are made once, and again for other weights."""
+    text, rng = FROZEN.replace("xT", f"xf{8 * np.dtype(element).itemsize}"), np.random.default_rng(8)
+    program = fuse_opt.compile(text)
+    for again in range(2):
+        w, v, b = (rng.standard_normal(shape).astype(element) for shape in ((200, 150), (90, 150), (90,)))
+        program.freeze({1: w, 2: v})
+        for number, n in enumerate((*LENGTHS, 1, 2, 5, 6, 7, 12, 13)):
+            x = rng.standard_normal((n, 200)).astype(element)
+            wanted = cast("Array", fuse_opt.evaluate(text, x, w, v, b))
+            with guarded() as allocate:
+                out = allocate(np.full_like(wanted, np.nan), at_end=number % 2 == 0)
+                program(allocate(x, at_end=number % 2 == 0), b, out=out)
+                np.testing.assert_allclose(out, wanted, 1e-4, 1e-3 if element is np.float32 else 1e-10)
+        assert again == 0 or program.native.made == 0
+    assert "w_packed" in program.source and "v_packed" in program.source
