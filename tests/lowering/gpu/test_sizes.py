@@ -150,12 +150,11 @@ def test_random_programs_over_symbols() -> None:
         try:
             program = SizedOnCpu(text)
         except SizeRefusal as refusal:
-            (for_libraries if "runs on the host" in str(refusal) else refused).append(seed)
+            (for_libraries if "'graph.conv': of sizes it runs on the host" in str(refusal) else refused).append(seed)
             continue
         for arguments, results in zip(subject.arguments, subject.results, strict=True):
             _assert_close(program(arguments), results, seed)
     assert 10 * len(refused) <= len(seeds), refused
-    assert all(seed % IMAGES == IMAGES - 1 for seed in for_libraries), for_libraries
     assert IMAGES * len(for_libraries) < len(seeds), "some programs of images run"
 
 
