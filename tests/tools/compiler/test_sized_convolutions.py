@@ -135,6 +135,14 @@ CASES: dict[str, tuple[str, Shapes]] = {
         conv(("?", 3, "?", "?"), (3, 8, 3, 3), ANY, "{pads = array<i64: 1, 1, 1, 1>}", op="conv_transpose"),
         lambda h, w: [(1, 3, h, w), (3, 8, 3, 3)],
     ),
+    "transposed, windows of one": (
+        conv(("?", 33, "?", "?"), (33, 8, 1, 1), ANY, op="conv_transpose"),
+        lambda h, w: [(2, 33, h, w), (33, 8, 1, 1)],
+    ),
+    "transposed, windows of one, groups": (
+        conv(("?", 12, "?"), (12, 5, 1), ("?", 20, "?"), "{groups = 4 : i64}", op="conv_transpose", dims="line"),
+        lambda h, w: [(2, 12, h * w), (12, 5, 1)],
+    ),
     "transposed, windows side by side": (
         conv(
             ("?", 6, "?", "?"), (6, 8, 2, 3), ("?", 8, "?", "?"), "{strides = array<i64: 2, 3>}", op="conv_transpose",

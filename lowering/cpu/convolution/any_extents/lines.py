@@ -27,10 +27,10 @@ from fuse_opt.lowering.kernel.scope import Scope
 
 
 def reads_lines(convolution: Convolution) -> bool:
-    """Whether a convolution is computed so."""
+    """Whether a convolution is computed so: channels of a filter lie side by side, as they do in no transposed one."""
     of = convolution.contraction
     is_line = of.reads_in_place and of.taps == 1 and of.extents[:2] == of.positions[:2] == (1, 1) and not of.result_last
-    return is_line and dtype(convolution.x) is convolution.sums
+    return is_line and of.channel_step == 1 and dtype(convolution.x) is convolution.sums
 
 
 @dataclass(frozen=True, slots=True)
