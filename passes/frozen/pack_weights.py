@@ -71,8 +71,8 @@ class PackWeightsPass(RewritePass):
     `graph.winograd_taps` in the kernel, which no code computes, gives what the convolution means.
     Not packed: what is no generated product or convolution of f32 or f64, or product of such bytes; an operand that differs
     along some axes of a batch alone; one that first caches or one panel of a product would hold: transposed ones that many
-    rows meet are turned, as each call would do that. Run it on kernels, before schedule-kernels; a kernel that is packed is
-    scheduled anew. For programs of CPUs: elsewhere the views are copies.
+    rows meet are turned, as each call would do that. Rows that are a size count as many as are likely. Run it on kernels,
+    before schedule-kernels; a kernel that is packed is scheduled anew. For programs of CPUs: elsewhere the views are copies.
     """
 
     name = "pack-weights"
@@ -250,7 +250,7 @@ class _Packing:
 
 
 def _product(kernel: KernelOp, kind: str) -> OpaqueOp | None:
-    """The only opaque op of a kernel, where it is a product or a convolution of known shapes, or one of a batch of any extent."""
+    """The only opaque op of a kernel: a product whose weight has a known shape, or a convolution where all but its batch has."""
     found = [op for op in kernel.ops() if isinstance(op, OpaqueOp)]
     if len(found) != 1 or len(found[0].results) != 1 or not _is_known(found[0]):
         return None

@@ -27,7 +27,7 @@ from fuse_opt.lowering.kernel.scope import Scope
 
 
 def reads_lines(convolution: Convolution) -> bool:
-    """Whether a convolution is computed so: channels of a filter lie side by side, as they do in no transposed one."""
+    """Whether a convolution is computed so: tiles read channels of a filter side by side; transposed weights have filters so."""
     of = convolution.contraction
     is_line = of.reads_in_place and of.taps == 1 and of.extents[:2] == of.positions[:2] == (1, 1) and not of.result_last
     return is_line and of.channel_step == 1 and dtype(convolution.x) is convolution.sums
