@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from draws import MULTIPLIER, sampled
+from draws import MULTIPLIER, scaled, shuffled
 from traffic import watch
 
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
@@ -83,11 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("sampled"):
             cases[item.nodeid.partition("[")[0]].append(item)
-    left_out = {
-        item
-        for group in cases.values()
-        for item in set(group) - set(sampled(group, next(group[0].iter_markers("sampled")).args[0]))
-    }
+    left_out = {item for group in cases.values() for item in set(group) - set(sample_of(group))}
     items[:] = [item for item in items if item not in left_out]
     mark_first_of_kernels(items)
     if hasattr(config, "workerinput"):
@@ -95,6 +91,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[LEFT_OUT] = len(left_out)
     told: dict[str, object] = getattr(config, "workeroutput", {})  # by a process of pytest-xdist to its parent
     told["left_out"] = len(left_out)
+
+
+def sample_of(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """
+    Of the cases of a sampled test those that run: of an order drawn from a seed always the next with the most values that no
+    parameter has had so far, so that each value of each of them is tested where there is room.
+    """
+    count = scaled(next(items[0].iter_markers("sampled")).args[0])
+    left = {item: values_of(item) for item in shuffled(items)}
+    taken = list[pytest.Item]()
+    seen = set[tuple[int, str]]()
+    while left and len(taken) < count:
+        best = max(left, key=lambda item: len(left[item] - seen))
+        if left[best] <= seen:
+            return [*taken, *left][:count]
+        seen |= left.pop(best)
+        taken.append(best)
+    return taken
 
 
 def draw_without_our_constants() -> None:

@@ -27,10 +27,9 @@ def draws(count: int) -> range:
     return range(FIRST, FIRST + scaled(count))
 
 
-def sampled(cases: Sequence[T], count: int) -> list[T]:
-    """`count` of the cases in their order, drawn from a seed; those of a small count are among those of a larger one."""
-    order = random.Random(FIRST).sample(range(len(cases)), len(cases))
-    return [cases[k] for k in sorted(order[: scaled(count)])]
+def shuffled(cases: Sequence[T]) -> list[T]:
+    """The cases in an order that is drawn from a seed."""
+    return random.Random(FIRST).sample(cases, len(cases))
 
 
 def all_pairs(*parameters: Iterable[Any]) -> list[tuple[Any, ...]]:
