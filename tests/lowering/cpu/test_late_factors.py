@@ -37,12 +37,13 @@ def both(text: str) -> tuple[CpuProgram, CpuProgram]:
     """The program that divides late, and the one of which an entry says that it divides early."""
     module = fuse_opt.compile(text).module
     late = build_program(module)
+    assert HELPER in late.source
     for kernel in kernels(module):
         schedule = kernel.schedule
         assert schedule is not None
         kernel.properties["schedule"] = DictionaryAttr({**schedule.data, "row_factor": StringAttr("early")})
     early = build_program(module)
-    assert HELPER in late.source and HELPER not in early.source
+    assert HELPER not in early.source
     return CpuProgram(late), CpuProgram(early)
 
 
@@ -50,7 +51,8 @@ def both(text: str) -> tuple[CpuProgram, CpuProgram]:
 @pytest.mark.parametrize(
     ("mask", "keys", "element"), all_pairs(["", "i1", "float"], [2, 9, 16, 53, 197], ["f32", "f64"])
 )
-def test_both_give_what_the_reference_gives(keys: int, mask: str, element: str) -> None:
+def test_it_gives_what_the_reference_gives(keys: int, mask: str, element: str) -> None:
+    """Those that divide early are what attention of other kinds is, and are compared with the reference where that is tested."""
     kind = "" if not mask else f"tensor<37x{keys}x{element if mask == 'float' else mask}>"
     text = text_of(37, keys, kind, element=element)
     arguments = random_arguments(parse(text), 3)
@@ -59,8 +61,9 @@ def test_both_give_what_the_reference_gives(keys: int, mask: str, element: str) 
         arguments[3][5] = False  # a row of which nothing is seen
     (wanted,) = evaluate(parse(text), arguments)
     tolerance = 1e-12 if element == "f64" else 3e-6
-    for program in both(text):
-        np.testing.assert_allclose(program(*arguments), wanted, rtol=tolerance, atol=tolerance)
+    program = fuse_opt.compile(text)
+    assert HELPER in program.source
+    np.testing.assert_allclose(program(*arguments), wanted, rtol=tolerance, atol=tolerance)
 
 
 @needs_compiler

@@ -111,6 +111,7 @@ def test_results_are_the_same(number: int, both: tuple[CudaOnCpu, CudaOnCpu]) ->
 
 
 @needs_nvcc
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_120"])
 def test_nvcc_takes_it(arch: str) -> None:
     compiler = find_cuda_compiler()

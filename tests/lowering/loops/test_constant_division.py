@@ -118,9 +118,9 @@ def test_others_are_divided(c: float, summand: float, more: str) -> None:
 
 
 def test_not_every_reciprocal_is_two_numbers() -> None:
-    divisors = [float(np.float32(1 - 0.999**step)) for step in range(1, 101)]
+    divisors = [float(np.float32(1 - 0.999**step)) for step in range(1, 101, 4)]
     found = {c: parts for c in divisors if (parts := split_reciprocal(c, 1e-8)) is not None}
-    assert 80 <= len(found) < 100
+    assert 20 <= len(found) < 25
     for c, parts in found.items():
         high, low = (np.float32(part) for part in parts)
         assert 0 < low < high and abs(float(high) + float(low) - 1 / c) < 2.0**-45 / c

@@ -81,14 +81,13 @@ def test_near_costs(seconds: tuple[float, ...], chosen: str, second: str) -> Non
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_three_runs_choose_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_choose_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the text, and from what was printed, also where another backend was asked between them."""
     FakeOneDnn(tmp_path, monkeypatch).say(panel=16, scratch=8)
     make, pipeline = MODELS[name][0], ['attach-backends{backends="none","onednn","numpy"}', "default"]
     chosen = implementation_counts(module := fuse_opt.optimize(make(), pipeline))
     first = str(module)
     assert any(word.startswith("onednn.") for word in chosen), chosen
-    for _ in range(2):
-        fuse_opt.optimize(make(), "default")
-        assert str(fuse_opt.optimize(make(), pipeline)) == first
+    fuse_opt.optimize(make(), "default")
+    assert str(fuse_opt.optimize(make(), pipeline)) == first
     assert implementation_counts(fuse_opt.optimize(first, "default")) == chosen

@@ -98,13 +98,13 @@ def test_in_place_pairs_count() -> None:
     assert loads_of(returned).bound == 0  # both are in the caller's buffer
 
 
-def test_fifty_thousand_nodes() -> None:
-    wide = random_problem(50_000, 3, reach=1000)
+def test_twenty_thousand_nodes() -> None:
+    wide = random_problem(20_000, 3, reach=1000)
     towers = towers_problem(2 * MOST_POLISHED)
     start = time.process_time()
     assert reorder(wide).bound <= loads_of(wide).bound
     assert reorder(towers).bound == 64 * 9 + 64 * (2 * MOST_POLISHED - 1)
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 8
 
 
 def towers_problem(count: int) -> Problem:
