@@ -6,6 +6,7 @@ import pytest
 from recompute_bounds import main
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("seed", "count"), [(1, 1), (30, 1), (127, 1), (190, 1)])
 def test_named_budgets_are_kept_and_nothing_less_is(seed: int, count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """

@@ -122,6 +122,7 @@ def shrunk(path: Path) -> str:
     )
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_prefix_of_the_default_pipeline_is_a_program(path: Path) -> None:
     module = parse(shrunk(path))
@@ -151,6 +152,7 @@ def unknown_extents(seed: int) -> str | None:
     return text_of(module) if with_unknown_extents(module, seed) else None
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", OPTIMIZATIONS)
 def test_unknown_extents_break_no_pass(name: str) -> None:
     tried = 0

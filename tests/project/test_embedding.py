@@ -62,6 +62,7 @@ def test_page_shows_the_example() -> None:
     assert shown and all(line in source.splitlines() for line in shown)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", sorted(UNIVERSE.all_passes))
 def test_pass_in_xdsl_opt(name: str) -> None:
     before = [*UNFUSED_PIPELINE] if name.startswith("convert-") else []

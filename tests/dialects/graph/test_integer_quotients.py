@@ -42,6 +42,7 @@ def several() -> dict[str, Any]:
     return {element: fuse_opt.compile(program(OPS, None, element)) for element in NUMBERS}
 
 
+@pytest.mark.sampled(10)
 @needs_compiler
 @pytest.mark.parametrize(
     ("element", "divisor"),

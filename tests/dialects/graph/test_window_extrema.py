@@ -26,6 +26,7 @@ def boxes(op: str, shape: tuple[int, ...], window: dict[int, tuple[int, int, int
 }}"""
 
 
+@pytest.mark.sampled(11)
 @needs_compiler
 @pytest.mark.parametrize("op", ("max", "min"))
 @pytest.mark.parametrize(

@@ -242,6 +242,7 @@ BACK = {
 """Gradients of pooling of images whose extents are sizes."""
 
 
+@pytest.mark.sampled(5)
 @needs_cc
 @pytest.mark.parametrize("form", BACK)
 @pytest.mark.parametrize(

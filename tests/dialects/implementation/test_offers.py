@@ -491,6 +491,7 @@ def bias_gelu(a: str, b: str, vector: str, result: str) -> str:
     }}"""
 
 
+@pytest.mark.sampled(5)
 @needs_cc
 @pytest.mark.skipif(load_tasks() is None, reason="no BLAS that the pool can call")
 @pytest.mark.parametrize(

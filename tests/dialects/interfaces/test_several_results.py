@@ -101,6 +101,7 @@ def check_orders(results: Sequence[Array], x: Array) -> None:
         np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", [name for name in available_passes() if not name.startswith("convert-")])
 def test_every_pass_takes_several_results(name: str) -> None:
     x = argument()

@@ -47,6 +47,7 @@ def exact(mp: Any, op: str, x: Any) -> Any:
     return value if order == 0 or x > 0 else -value
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @pytest.mark.parametrize("op", BOUNDS)
 @pytest.mark.parametrize("target", ["reference", pytest.param("cpu", marks=needs_compiler)])

@@ -98,6 +98,7 @@ def test_accuracy_of_exp_without_positive_arguments(lib: Library, type_name: str
     report(name, lib(name, x), lib.reference("exp", x), x)
 
 
+@pytest.mark.sampled(27)
 @pytest.mark.parametrize("type_name", ["f32", "f64"])
 @pytest.mark.parametrize("name", SHARED)
 def test_accuracy_of_shared_exponentials(lib: Library, name: str, type_name: str) -> None:
@@ -275,6 +276,7 @@ def wrapped(value: int, itemsize: int) -> int:
     return (value + half) % (2 * half) - half
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("type_name", WHOLE)
 def test_integer_division_equals_numpy(lib: Library, type_name: str) -> None:
     x, y = integers(DTYPES[f"fo_{type_name}"])
@@ -297,6 +299,7 @@ def test_shifts_equal_numpy(lib: Library, type_name: str) -> None:
     np.testing.assert_array_equal(lib(f"fo_shr_{type_name}", x, y), np.right_shift(x, y))
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("target", WHOLE)
 @pytest.mark.parametrize("type_name", ["f32", "f64"])
 def test_casts_truncate_and_saturate(lib: Library, type_name: str, target: str) -> None:

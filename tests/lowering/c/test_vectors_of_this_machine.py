@@ -12,6 +12,7 @@ from c_printing import BUILDS, build_helpers
 BUILDS_OF_ALL = [*BUILDS, pytest.param("cc", "-mavx2", id="vectors of 8, no f16")]
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("compiler, machine", BUILDS_OF_ALL)
 @pytest.mark.parametrize("kind", ["ui8", "f16", "f32", "f64"])
 def test_tiles_are_transposed(kind: str, compiler: str, machine: str, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def product(columns: int, element: str, transposed: bool) -> str:
 }}"""
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(14)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("transposed", [False, True], ids=["rows", "columns"])

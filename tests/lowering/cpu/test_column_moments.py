@@ -39,6 +39,7 @@ func.func @main(%x: tensor<{full}>) -> (tensor<{kept}>, tensor<{kept}>) {{
     return mean, variance
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("shape", "axes", "splits"),
     [

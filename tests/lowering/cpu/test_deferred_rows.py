@@ -65,6 +65,7 @@ def drawn(rows: int, columns: int, dtype: str = "f4") -> list[np.ndarray]:
     return [rng.normal(0, 2, shape).astype(dtype) for shape in shapes]
 
 
+@pytest.mark.sampled(8)
 @needs_compiler
 @pytest.mark.parametrize("rows", (0, 1, 2, 37))
 @pytest.mark.parametrize("columns", (128, 143, 203, 771))

@@ -48,6 +48,7 @@ def test_sums_of_rows_and_columns(lines: int, length: int, threads: int) -> None
             assert len(np.unique(found)) == 1, (op, axes)
 
 
+@pytest.mark.sampled(8)
 @needs_compiler
 @pytest.mark.parametrize(
     ("inner", "channels", "extent", "window"), [(3, 1000, 8, 3), (8, 37, 9, 3), (5, 100, 7, 3), (4, 33, 6, 2)]

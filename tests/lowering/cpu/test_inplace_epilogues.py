@@ -85,6 +85,7 @@ def check(text: str, threads: Sequence[int] = (1, 3)) -> None:
         thread_pool.set_num_threads(before)
 
 
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize(
     "extents",

@@ -47,6 +47,7 @@ def contraction(case: Conv) -> WindowContraction:
     return replace(of.merged(), x_last=True)
 
 
+@pytest.mark.sampled(7)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("name", CASES)

@@ -57,6 +57,7 @@ def test_reductions_over_any_axes():
     kernels.check(specials=False)
 
 
+@pytest.mark.sampled(6)
 @needs_compiler
 @pytest.mark.parametrize(
     ("shape", "kept", "axis"),

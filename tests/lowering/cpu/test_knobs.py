@@ -133,6 +133,7 @@ def test_entries_that_promise_it_change_no_bits(knob: Knob) -> None:
                 np.testing.assert_array_equal(found.view(np.uint8), wanted.view(np.uint8))
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: knob.name)
 @pytest.mark.parametrize("value", ['"loose"', "0 : i64", "-4 : i64", "3.0 : f32"])
 def test_other_values_are_refused(knob: Knob, value: str) -> None:

@@ -46,6 +46,7 @@ def never(*_: object) -> bool:
     return False
 
 
+@pytest.mark.sampled(5)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("more", [False, True], ids=["alone", "residual"])

@@ -30,6 +30,7 @@ SHAPES = (
 )
 
 
+@pytest.mark.sampled(5)
 @needs_compiler
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rows_of_all_lengths_are_pooled_whole_by_any_number_of_threads(shape: tuple[int, int, int]) -> None:

@@ -31,6 +31,7 @@ def text(wide: str, narrow: str, extents: tuple[int, int] | None) -> str:
     """
 
 
+@pytest.mark.sampled(6)
 @needs_compiler
 @pytest.mark.parametrize("sized", (False, True))
 @pytest.mark.parametrize("pair", PAIRS)

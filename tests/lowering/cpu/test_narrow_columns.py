@@ -57,6 +57,7 @@ def test_a_schedule_that_says_how_many_is_kept() -> None:
     assert rows_of(module.replace('kind = "column"', 'kind = "column", rows_at_a_time = 4 : i64')) == 4
 
 
+@pytest.mark.sampled(6)
 @needs_compiler
 @pytest.mark.parametrize("columns", (1, 5, 16, 73, 300))
 @pytest.mark.parametrize("operands", (1, 2))

@@ -159,6 +159,7 @@ def test_columns_that_are_no_whole_number_of_groups_apart(element: str) -> None:
         np.testing.assert_array_equal(case.compile()(*case.arguments()), case.exact())
 
 
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize("transposed", [False, True], ids=["as it is", "transposed"])
 @pytest.mark.parametrize(

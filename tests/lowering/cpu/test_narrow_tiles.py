@@ -123,6 +123,7 @@ def rounding(found: Array, wanted: Array) -> float:
     return float(np.sqrt(np.mean((found - wanted) ** 2)))
 
 
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="flags of x86")
 @pytest.mark.parametrize("depth", [256, 320, 321, 400, 401, 513, 771, 1024])

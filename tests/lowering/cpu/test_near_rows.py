@@ -62,6 +62,7 @@ def source_of(extents: Extents, device: str, *, follows: bool = False) -> str:
     return build_program(apply(parse(text_of(extents, follows=follows)), passes)).source
 
 
+@pytest.mark.sampled(6)
 @needs_compiler
 @pytest.mark.parametrize("follows", [False, True], ids=["alone", "followed"])
 @pytest.mark.parametrize("extents", [WHOLE, BLOCKS, FAR, (67, 2048, 257), (1030, 640, 515)], ids=str)

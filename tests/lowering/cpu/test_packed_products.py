@@ -221,6 +221,7 @@ def test_nothing_beside_packed_operands_is_read() -> None:
             full.clear()
 
 
+@pytest.mark.sampled(9)
 @needs_compiler
 @pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize("width", [2, 8, 16, 20, 120, 136, 240, 256, 512])

@@ -80,6 +80,7 @@ def test_rows_that_memory_holds_overlap_where_something_is_put_down_between(
     assert ("%next = arith.addi %row" in text) == overlap
 
 
+@pytest.mark.sampled(9)
 @needs_compiler
 @pytest.mark.parametrize(
     ("op", "columns", "in_memory"),
@@ -114,6 +115,7 @@ def test_a_first_loop_that_stores() -> None:
     assert "scf.for %row" in text and "%next" not in text
 
 
+@pytest.mark.sampled(9)
 @needs_compiler
 @pytest.mark.parametrize("rows", (0, 1, 2, 67))
 @pytest.mark.parametrize("columns", (19, 64, 97, 203, 256))

@@ -62,6 +62,7 @@ func.func @main(%x: {kind}, %y: tensor<48x40xf32>) -> tensor<40x40xf32> {{
 }}""")
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("element", ["f16", "bf16"])
 @pytest.mark.parametrize("rows", [1, 5, 50])

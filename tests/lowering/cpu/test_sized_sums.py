@@ -66,6 +66,7 @@ NORM = """func.func @main(%x: XF {graph.dims = ["m", "n"]}, %w: tensor<?xf32> {g
 }""".replace("XF", "tensor<?x?xf32>")
 
 
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize("n", [511, 512, 513, 529, 1024, 1041, 4096])
 def test_a_row_has_the_bits_of_a_first_one_beside_the_row_before(n: int) -> None:

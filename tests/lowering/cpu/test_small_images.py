@@ -30,6 +30,7 @@ def program_text(name: str) -> str:
 }}"""
 
 
+@pytest.mark.sampled(4)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("bits", [32, 64])

@@ -83,6 +83,7 @@ def test_parts_are_joined_in_order(name: str) -> None:
     assert all(each == results[0] for each in results)
 
 
+@pytest.mark.sampled(1)
 @needs_compiler
 @pytest.mark.parametrize("heads", [1, 3])
 def test_any_number_of_keys_by_one_program(heads: int) -> None:

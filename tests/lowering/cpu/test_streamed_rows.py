@@ -91,6 +91,7 @@ def test_few_rows_of_wide_matrices_are_streamed() -> None:
     assert not is_streamed(text_of(1, STREAMS - 1, columns))
 
 
+@pytest.mark.sampled(8)
 @needs_compiler
 @pytest.mark.parametrize("rows", range(1, MOST_STREAMED + 1))
 @pytest.mark.parametrize("follows", [False, True])
@@ -116,6 +117,7 @@ def test_bits_do_not_hang_on_where_the_right_operand_is() -> None:
     assert_same_bits(results[0], results[1])
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("rows", [1, 2, 3])
@@ -144,6 +146,7 @@ func.func @main(%x: {x}, %w: {w}) -> {y} {{
         np.testing.assert_allclose(results[0][0], a.astype("f8") @ b, 1e-4, 1e-4)
 
 
+@pytest.mark.sampled(8)
 @needs_compiler
 @pytest.mark.parametrize("depth", [8, 9, 15, 31, 32, 33, 40, 63, 71, 97, 128, 256, 257, 263, 264, 265, 384, 391, 392])
 def test_every_depth(depth: int) -> None:
@@ -153,6 +156,7 @@ def test_every_depth(depth: int) -> None:
         check(3, depth, 2800, follows=depth % 2 == 1)
 
 
+@pytest.mark.sampled(5)
 @needs_compiler
 @pytest.mark.parametrize("columns", [256, 257, 263, 320, 1000, 4096, 4097, 5003, 8192, 8200])
 def test_columns_that_are_no_multiple_of_anything(columns: int) -> None:

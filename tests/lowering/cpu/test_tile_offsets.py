@@ -40,6 +40,7 @@ func.func @main(%x: {x}, %y: {y}{" {graph.donated}" if donated else ""}) -> {y} 
     )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("rows", "columns", "kind"),
     [(40, 80, "f32"), (17, 1000, "f64"), (100, 96, "i16"), (40, 192, "i8"), (33, 48, "f32")],
@@ -72,6 +73,7 @@ func.func @main(%x: {x}, %y: {y}) -> {y} {{
     return CpuProgram(build_program(apply(module, ["convert-fused-to-loops"])))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("shape", "axes", "kind"),
     [

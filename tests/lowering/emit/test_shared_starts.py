@@ -86,6 +86,7 @@ def test_what_differs_in_more_than_starts_shares_nothing() -> None:
     assert functions(program.source) == 3
 
 
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize("seed", range(8))
 def test_random_slices_of_either_operand(seed: int) -> None:

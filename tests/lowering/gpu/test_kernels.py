@@ -236,6 +236,7 @@ def test_mlir_accepts_the_kernels() -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_keep_the_laws(path: Path) -> None:
     module = apply(parse(path.read_text()), DEFAULT_PIPELINE)

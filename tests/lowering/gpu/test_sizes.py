@@ -111,6 +111,7 @@ def _assert_close(found: Sequence[Array], wanted: Sequence[Array], about: object
         np.testing.assert_allclose(decode(a).astype("f8"), decode(b).astype("f8"), near, near, err_msg=str(about))
 
 
+@pytest.mark.sampled(10)
 @needs_cxx
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_text_is_right_at_many_sizes(name: str) -> None:

@@ -292,6 +292,7 @@ func.func @main(%x: {kind}, %y: {kind}, %c: tensor<f16>) -> {kind} {{
     assert text.count("memref.load %s[") == 1
 
 
+@pytest.mark.sampled(5)
 @needs_compiler
 @pytest.mark.parametrize("size", [1, 8, 31, 32, 33, 63, 64, 95, 1000])
 def test_blocks_that_are_unrolled_and_what_they_leave_over(size: int) -> None:

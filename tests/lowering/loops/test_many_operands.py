@@ -23,6 +23,7 @@ def joined(parts: list[tuple[int, int]], axis: int) -> str:
 }}"""
 
 
+@pytest.mark.sampled(5)
 @needs_compiler
 @pytest.mark.parametrize("axis", (0, 1))
 @pytest.mark.parametrize("count", (33, 64, 65, 90))

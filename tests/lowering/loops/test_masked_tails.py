@@ -64,6 +64,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(9)
 @needs_compiler
 @pytest.mark.parametrize(("body", "length", "kind"), CASES)
 def test_rows_are_those_of_the_reference(body: str, length: int, kind: str) -> None:
@@ -82,6 +83,7 @@ KEPT = """func.func @main(%x: R, %m: B, %r: R, %g: V, %b: V) -> (R, R, R) {
 }"""
 
 
+@pytest.mark.sampled(7)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.usefixtures("wide_host")

@@ -57,6 +57,7 @@ def _all(results: Any) -> list[Any]:
     return [*results] if isinstance(results, tuple) else [results]
 
 
+@pytest.mark.sampled(5)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("name", TEXTS)
@@ -99,6 +100,7 @@ def test_whole_vectors_are_loops_of_known_length(name: str) -> None:
     assert not [end for end in simd if end.startswith("whole")]
 
 
+@pytest.mark.sampled(12)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("multiple", [8, 16, 32, 64, 128])

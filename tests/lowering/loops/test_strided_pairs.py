@@ -25,6 +25,7 @@ def program_text(kind: str, pads: str, op: str = "max_pool", element: str = "f32
 }}"""
 
 
+@pytest.mark.sampled(4)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("pads", ["1, 1, 1, 1", "1, 0, 1, 0", "1, 1, 1, 0"])

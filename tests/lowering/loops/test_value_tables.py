@@ -63,6 +63,7 @@ def bits_of(program: Callable[..., Any], x: Any) -> Any:
     return np.asarray(program(x)).view(np.uint16).copy()
 
 
+@pytest.mark.sampled(5)
 @needs_compiler
 @pytest.mark.parametrize(
     ("kind", "attributes", "entries"),

@@ -78,6 +78,7 @@ def test_short_rows_that_end_within_a_vector_are_not_read_back_from_a_result() -
         assert ("_row = memref.alloca" in text) == own, length
 
 
+@pytest.mark.sampled(8)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("length", [5, 15, 16, 17, 33, 48, 59, 63, 65, 79, 127, 197, 255, 300, 601])

@@ -141,6 +141,7 @@ def test_independent_kernels_become_one_pack(name: str) -> None:
     assert_same_bits(evaluate(module, arguments), evaluate(parse(PROGRAMS[name]), arguments), name)
 
 
+@pytest.mark.sampled(3)
 @needs_cc
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_pack_in_c(name: str) -> None:

@@ -17,6 +17,7 @@ def product(x: str, w: str, result: str, attributes: str = "", dtype: str = "f16
     return f"func.func @main(%x: {types[0]}, %w: {types[1]}{frozen}) -> {types[2]} {{\n{line}\nfunc.return %r : {types[2]}\n}}"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize(
     ("x", "w", "result", "attributes"),

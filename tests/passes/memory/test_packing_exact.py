@@ -114,6 +114,7 @@ def test_the_compiled_core_visits_the_same_nodes() -> None:
     assert outcomes == set(Outcome)
 
 
+@pytest.mark.sampled(6)
 @needs_core
 @pytest.mark.parametrize("path", INSTANCES, ids=lambda path: path.name[0])
 def test_it_does_so_on_published_instances(path: Path) -> None:
@@ -134,6 +135,7 @@ def test_solutions_do_not_depend_on_the_core() -> None:
         assert compiled == pack(problem, nodes=300)
 
 
+@pytest.mark.sampled(6)
 @needs_core
 @pytest.mark.parametrize("path", INSTANCES, ids=lambda path: path.name[0])
 def test_the_instances_of_minimalloc_fit(path: Path) -> None:

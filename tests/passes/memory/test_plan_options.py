@@ -83,6 +83,7 @@ def test_offsets_that_cannot_hold_are_errors(offsets: dict[str, str], message: s
         optimized(pinned(**offsets), "plan-memory")
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("count", [2, 3, 8, 16])
 @pytest.mark.parametrize("shared", ["none", "duplicates", "itself"])
 @pytest.mark.parametrize("target", ["reference", "cpu"])

@@ -47,6 +47,7 @@ def lines(text: str, passes: Sequence[str], rng: random.Random) -> Iterator[str]
                 yield json.dumps({**found, "state": "confirmed", "schedule": settings, "speedup": [1.1, 1.2, 1.3]})
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", OPTIMIZATIONS)
 def test_pass_keeps_the_laws_beside_tuned_schedules(name: str, tmp_path: Path) -> None:
     seed = FIRST + OPTIMIZATIONS.index(name)

@@ -35,6 +35,7 @@ from fuse_opt.lowering.program.float_formats import converted as array_converted
 from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES, evaluate_body
 
 
+@pytest.mark.sampled(140)
 @pytest.mark.parametrize("name", BODIES)
 def test_every_word_is_evaluated_as_on_the_reference(name: str) -> None:
     """At the edges of its types; nothing is known of words that backends round differently."""

@@ -110,6 +110,7 @@ def indexed(shapes: str, axes: str, result: str) -> str:
 }}"""
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("shapes", "axes", "result", "opens"),
     [

@@ -94,6 +94,7 @@ def test_windows_are_unfolded_or_not(case: Case, dtype: str, seed: int, share: f
     convolution.planned.cache_clear()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("shape", "window", "config"),
     [

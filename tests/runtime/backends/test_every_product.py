@@ -116,6 +116,7 @@ def check(
     return True
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", RESULTS)
 @pytest.mark.parametrize("name", TAKEN)
 def test_products(name: str, dtype: str) -> None:

@@ -66,6 +66,7 @@ def random_array(rng: np.random.Generator, shape: str, dtype: str) -> NDArray[An
     return values.astype(f"f{int(dtype[1:]) // 8}")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", EPSILON)
 @pytest.mark.parametrize("case", CASES)
 def test_a_program_is_one_call(case: str, dtype: str):

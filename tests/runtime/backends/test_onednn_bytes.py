@@ -74,6 +74,7 @@ def test_meaning() -> None:
     np.testing.assert_array_equal(expected(x, w), -np.einsum("nhwcij,ijco->nhwo", windows, w.astype(np.int64)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 def test_frozen_filters_lie_in_panels_of_fours(fake: FakeOneDnn, shapes: Any, signed: bool) -> None:

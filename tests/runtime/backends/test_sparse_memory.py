@@ -49,6 +49,7 @@ def program(entries: int, other: int, some: int, n: int, element: str) -> tuple[
     return fuse_opt.compile(text), shapes
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize(("n", "element"), [(1, "f32"), (7, "f32"), (41, "f32"), (1, "f64"), (150, "f64")])

@@ -54,6 +54,7 @@ def as_tuple(results: Any) -> tuple[npt.NDArray[Any], ...]:
     return cast("tuple[npt.NDArray[Any], ...]", results if isinstance(results, tuple) else (results,))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_give_the_same_with_poison(path: Path) -> None:
     text = shrunk(path)

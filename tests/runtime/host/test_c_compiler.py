@@ -201,6 +201,7 @@ def test_arguments_with_which_nothing_works(monkeypatch: pytest.MonkeyPatch, cac
     assert compiler_problem(cache)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "refused",
     [

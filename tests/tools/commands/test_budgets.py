@@ -18,6 +18,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FUSE_OPT_DEVICE", "cpu")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_the_command_and_the_library_agree(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _check(example, capsys)

@@ -97,6 +97,7 @@ def made_apart(program: fuse_opt.CompiledProgram) -> int:
     return program.native.made
 
 
+@pytest.mark.sampled(6)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("name", CASES)

@@ -234,6 +234,7 @@ CASES: dict[str, tuple[str, Shapes]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(18)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("name", CASES)

@@ -29,6 +29,7 @@ MODELS: dict[str, Callable[[], ModuleOp]] = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_of_unknown_extents_is_one_program(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As far as its text: what it computes is tested op by op."""

@@ -90,6 +90,7 @@ CASES: dict[str, tuple[str, Callable[[int, int], Sequence[tuple[int, ...]]], str
 }  # fmt: skip
 
 
+@pytest.mark.sampled(7)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("name", CASES)

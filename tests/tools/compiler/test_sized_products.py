@@ -173,6 +173,7 @@ CASES: dict[str, tuple[str, Shapes]] = {
 }
 
 
+@pytest.mark.sampled(12)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("name", CASES)

@@ -40,6 +40,7 @@ def optimized(name: str, apart: bool, target: str, element: DType = F32) -> Modu
     return module
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("apart", [False, True], ids=["ops", "apart"])
 @pytest.mark.parametrize("name", MODELS)
 def test_the_default_pipelines_keep_values(name: str, apart: bool) -> None:

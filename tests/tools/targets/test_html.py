@@ -52,6 +52,7 @@ def test_small_page_shows_graph_arena_and_table() -> None:
     assert "1 kernels of 4 ops, 0 library calls; 160 bytes read, 128 bytes written" in "".join(found.texts["p"])
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("pipeline", [DEFAULT_PIPELINE, ""], ids=["default", "none"])
 def test_examples_show_every_op(path: Path, pipeline: str) -> None:
@@ -159,6 +160,7 @@ GRAPHS: dict[str, tuple[int, list[tuple[int, int]]]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_boxes_do_not_overlap_and_edges_run_down(name: str) -> None:
     count, edges = GRAPHS[name]
