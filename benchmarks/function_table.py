@@ -108,8 +108,9 @@ class Draws:
 
     def __init__(self, elements: int, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
-        self.rows, self.side = int(elements**0.5) | 1, max(int((elements / 63) ** 0.5) | 1, 3)
-        self.image, self.depth = int((elements / 248) ** 0.5) | 1, max(elements // (7 * 9 * 11 * 33), 3) | 1
+        rows, side = int(elements**0.5) | 1, max(int((elements / 63) ** 0.5) | 1, 3)
+        self.extents = rows, side, int((elements / 248) ** 0.5) | 1, max(elements // (7 * 9 * 11 * 33), 3) | 1
+        """Of squares, of matrices of 63, of images, and of the last but one of five axes."""
 
     def normal(self, *extents: int) -> Any:
         return self.rng.standard_normal(extents).astype(np.float32)

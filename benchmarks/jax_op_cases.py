@@ -67,14 +67,7 @@ a @ a[:, :16]
 def arguments(elements: int, seed: int = 0) -> Mapping[str, Any]:
     """By letter: arrays of about so many elements, of f32 where the functions do not show another type."""
     draws = Draws(elements, seed)
-    rows, side, image, depth, normal, drawn = (
-        draws.rows,
-        draws.side,
-        draws.image,
-        draws.depth,
-        draws.normal,
-        draws.drawn,
-    )
+    (rows, side, image, depth), normal, drawn = draws.extents, draws.normal, draws.drawn
     a, x, n = normal(rows, rows), normal(8, 31, image, image), drawn(-1000, 1000, np.int32, rows, rows)
     return {
         "a": a, "b": normal(rows, rows), "p": np.abs(a) + np.float32(0.1), "s": normal(63, side, side), "v": normal(elements | 1),

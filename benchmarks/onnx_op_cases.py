@@ -164,14 +164,7 @@ def case(text: str, given: Mapping[str, Any]) -> Case:
 def arguments(elements: int, seed: int = 0) -> Mapping[str, Any]:
     """By letter: arrays of about so many elements, of f32 where the operators do not show another type."""
     draws = Draws(elements, seed)
-    rows, side, image, depth, normal, drawn = (
-        draws.rows,
-        draws.side,
-        draws.image,
-        draws.depth,
-        draws.normal,
-        draws.drawn,
-    )
+    (rows, side, image, depth), normal, drawn = draws.extents, draws.normal, draws.drawn
     a, n = normal(rows, rows), drawn(-1000, 1000, np.int32, rows, rows)
     x, positive = normal(8, 31, image, image), drawn(1, 50, np.int32, rows, rows)
     j = drawn(0, rows, np.int64, rows, rows)
