@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     MemRefType,
     NoneType,
+    i32,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -209,6 +210,8 @@ def _is_harmless(op: Operation) -> bool:
     of 10, say, with results below the normal numbers."""
     if isinstance(op, memref.StoreOp):
         return True
+    if isinstance(op, arith.CmpiOp):
+        return op.lhs.type == i32  # booleans as words, which vectors of f32 are chosen by
     kinds = [result.type for result in op.results]
     return isinstance(op, (arith.CmpfOp, arith.SelectOp)) or (
         bool(kinds) and all(isinstance(k, Float32Type) for k in kinds)

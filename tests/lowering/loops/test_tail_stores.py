@@ -30,6 +30,12 @@ SHORT = """func.func @main(%x: tensor<4x9xf32>) -> tensor<4x9xf32> {
   func.return %y : tensor<4x9xf32>
 }"""
 
+CHOSEN = """func.func @main(%x: tensor<5x21xf32>, %row: tensor<21xf32>, %keep: tensor<5x21xi1>) -> tensor<5x21xf32> {
+  %y = graph.multiply %x, %row : (tensor<5x21xf32>, tensor<21xf32>) -> tensor<5x21xf32>
+  %z = graph.where %keep, %y, %x : (tensor<5x21xi1>, tensor<5x21xf32>, tensor<5x21xf32>) -> tensor<5x21xf32>
+  func.return %z : tensor<5x21xf32>
+}"""
+
 
 @pytest.mark.parametrize("compiler, machine", BUILDS_OF_ALL)
 def test_as_many_elements_are_stored_as_are_left(compiler: str, machine: str, tmp_path: Path) -> None:
@@ -94,3 +100,18 @@ def test_short_rows_end_where_memory_does() -> None:
         program = fuse_opt.compile(SHORT)
         program(given, out=[out])
         np.testing.assert_array_equal(out, x * x)
+
+
+@needs_compiler
+@needs_guard_pages
+def test_rows_that_booleans_choose_in_are_stored_by_parts() -> None:
+    """Booleans that are words in the last vector: their comparison is computed for all lanes, as floats are."""
+    rng, program = np.random.default_rng(21), fuse_opt.compile(CHOSEN)
+    assert "fo_last_f32(last" in program.source
+    x, row = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, 21), (21,)))
+    keep = rng.random((5, 21)) < 0.5
+    with guarded() as allocate:
+        given = [allocate(each, at_end=True) for each in (x, row, keep)]
+        out = allocate(np.zeros_like(x), at_end=True)
+        program(*given, out=[out])
+        np.testing.assert_array_equal(out, np.where(keep, x * row, x))
