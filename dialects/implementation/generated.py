@@ -29,6 +29,7 @@ from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.dialects.interfaces.transformed_weight import PRODUCTS, TransformedWeight
 from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr
+from fuse_opt.dialects.types.extents import estimate
 
 _PRIORITY = 2
 """Fusion asks code of the program's own first: it takes most."""
@@ -144,7 +145,7 @@ def _winograd_cost(site: Site) -> Cost:
     of, direct = site.op.window_contraction(), _convolution_cost(site)
     assert of is not None
     of = of.merged()
-    tiles, windows = winograd_tiles(of), prod(of.positions) * of.taps
+    tiles, windows = estimate(winograd_tiles(of)), estimate(prod(of.positions)) * of.taps
     made = site.device.factor("winograd_tile") * tiles * (1 / of.channels + 1 / of.filters)
     work = PRODUCTS * (tiles + site.device.factor("winograd_filters")) + made
     return replace(direct, rate=direct.rate * windows / work)

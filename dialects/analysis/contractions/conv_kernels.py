@@ -90,7 +90,7 @@ def winograd_problem(op: OpaqueOp) -> Unschedulable | None:
         return problem
     windows = op.window_contraction()
     assert windows is not None
-    code = "sizes" if windows.has_any_extents else _other_windows(windows.merged())
+    code = _other_windows(windows.merged())
     if code is None and dtype(op.results[0]) is not F32:
         code = "element-type"
     return None if code is None else Unschedulable(code, f"'{op.name}' is no convolution of f32 by 3x3 neighbours", op)

@@ -36,11 +36,12 @@ from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
 from fuse_opt.lowering.cpu.convolution.row_panels import RowPanels
 from fuse_opt.lowering.cpu.convolution.task import task_grain
 from fuse_opt.lowering.cpu.convolution.weight_gradient import build_weight_gradient_loops
-from fuse_opt.lowering.cpu.convolution.widened import widened
-from fuse_opt.lowering.cpu.convolution.winograd import WinogradTiles
-from fuse_opt.lowering.cpu.convolution.winograd_filters import transformed_filters
+from fuse_opt.lowering.cpu.convolution.winograd.any_extents import SizedWinogradTiles
+from fuse_opt.lowering.cpu.convolution.winograd.filters import transformed_filters
+from fuse_opt.lowering.cpu.convolution.winograd.known_extents import WinogradTiles
 from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import count_loop
+from fuse_opt.lowering.cpu.matmul.widened import widened
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.scope import Scope
@@ -73,7 +74,7 @@ def build_winograd_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list
     scratch = [] if found.is_transformed else [Scratch(0, kind, "filters")]
     root, buffers = launch_root(memory, scratch)
     weight = buffers[0] if scratch else root.block.args[memory.sources[convolution.weight]]
-    body = WinogradTiles(convolution, panel, weight, memory, root)
+    body = (SizedWinogradTiles if of.has_any_extents else WinogradTiles)(convolution, panel, weight, memory, root)
     count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), body.build)
     loops = launch_of(root, memory, scratch, prod(body.counts), task_grain(body.counts, of))
     return [transformed_filters(convolution, panel, memory, scratch), loops] if scratch else [loops]

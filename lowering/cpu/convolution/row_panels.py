@@ -17,7 +17,7 @@ from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.analysis.contractions.product_copies import NEAR_BYTES
 from fuse_opt.lowering.c.headers.product_tiles import vector_elements
 from fuse_opt.lowering.cpu.convolution.lanes.channel_copy import ChannelCopy
-from fuse_opt.lowering.cpu.convolution.panel_result import PanelResult, is_new_copy
+from fuse_opt.lowering.cpu.convolution.lanes.panel_result import PanelResult, is_new_copy
 from fuse_opt.lowering.cpu.convolution.tilings.row_panel_tiling import row_panel_tiling
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.product_sums import FEWEST_STEPS

@@ -31,11 +31,11 @@ from fuse_opt.lowering.cpu.convolution.lanes.channel_copy import ChannelCopy
 from fuse_opt.lowering.cpu.convolution.position_dots import PositionDots
 from fuse_opt.lowering.cpu.convolution.tilings.dot_tiling import DotTiling, dot_tiling
 from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import WeightTiling, row_taps, weight_tiling
-from fuse_opt.lowering.cpu.convolution.widened import widened
 from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps, either
+from fuse_opt.lowering.cpu.matmul.widened import widened
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts

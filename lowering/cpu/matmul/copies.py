@@ -50,8 +50,12 @@ def plus(scope: Scope, *terms: SSAValue) -> SSAValue:
     return total
 
 
-def times(scope: Scope, value: SSAValue, factor: Extent) -> SSAValue:
-    return value if factor == 1 else scope.add(scalar_op(arith.MuliOp, value, scope.root.index_constant(factor)))
+def times(scope: Scope, value: SSAValue, factor: Extent | SSAValue) -> SSAValue:
+    if not isinstance(factor, SSAValue):
+        if factor == 1:
+            return value
+        factor = scope.root.index_constant(factor)
+    return scope.add(scalar_op(arith.MuliOp, value, factor))
 
 
 @dataclass(frozen=True)

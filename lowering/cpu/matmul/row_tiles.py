@@ -87,13 +87,13 @@ class RowTiles:
     vectors: int
     height: int
     taller: int
-    every: Extent | None = None
-    """All rows, where they are a size."""
+    every: Extent | SSAValue | None = None
+    """All rows, where they are a size, or computed."""
 
     def first_row(self, scope: Scope, tile: SSAValue) -> SSAValue:
         row = times(scope, tile, self.height)
         if self.every is not None:
-            return scope.add(arith.MinSIOp(row, scope.root.index_constant(self.every)))
+            return scope.add(arith.MinSIOp(row, self._every(scope)))
         if not self.taller:
             return row
         return plus(scope, row, scope.add(arith.MinSIOp(tile, scope.root.index_constant(self.taller))))
@@ -102,12 +102,16 @@ class RowTiles:
         """Of a tile."""
         constant = scope.root.index_constant
         if self.every is not None:
-            left_over = scope.add(arith.SubiOp(constant(self.every), times(scope, tile, self.height)))
+            left_over = scope.add(arith.SubiOp(self._every(scope), times(scope, tile, self.height)))
             return scope.add(arith.MinSIOp(left_over, constant(self.height)))
         if not self.taller:
             return constant(self.height)
         is_taller = scope.add(arith.CmpiOp(tile, constant(self.taller), "slt"))
         return scope.add(arith.SelectOp(is_taller, constant(self.height + 1), constant(self.height)))
+
+    def _every(self, scope: Scope) -> SSAValue:
+        assert self.every is not None
+        return self.every if isinstance(self.every, SSAValue) else scope.root.index_constant(self.every)
 
     def each_part(
         self,

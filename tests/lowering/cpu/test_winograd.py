@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from convolution_cases import Conv, check_guarded, close, in_orders
-from guard_pages import needs_guard_pages
+from guard_pages import guarded, needs_guard_pages
 from ir_testing import evaluate, kernels, parse
 from lowered_programs import needs_compiler
 from thread_counts import by_threads
@@ -28,6 +28,24 @@ CASES = {
     "uneven pads": Conv((1, 20, 9, 5), 16, (3, 3), pads=(2, 0, 1, 3)),
     "one row": Conv((1, 70, 3, 20), 20, (3, 3)),
 }
+
+BIAS_RELU = """  %a = graph.add %p, %b : (T, B) -> T
+  %y = graph.relu %a : (T) -> T
+"""
+SIZED = {
+    "same": Conv((1, 32, 8, 8), 70, (3, 3), pads=SAME, epilogue=BIAS_RELU),
+    "uneven pads": Conv((1, 17, 8, 8), 16, (3, 3), pads=(2, 0, 1, 3), epilogue=BIAS_RELU),
+    "no pads, many channels": Conv((1, 260, 8, 8), 40, (3, 3), epilogue=BIAS_RELU),
+}
+"""Whose batch, heights and widths are symbols; those that are written are of no matter."""
+
+
+def sized_text(case: Conv) -> str:
+    _, channels, *_ = case.x
+    x, y = (f"tensor<{'x'.join(map(str, shape))}xf32>" for shape in (case.x, case.result))
+    text = case.frozen_text.replace(f", %r: {y}", "").replace(y, f"tensor<?x{case.filters}x?x?xf32>")
+    any_x = f"tensor<?x{channels}x?x?xf32>"
+    return text.replace(f"%x: {x}", f'%x: {any_x} {{graph.dims = ["b", "", "h", "w"]}}').replace(x, any_x)
 
 
 def compiled(text: str, pipeline: list[str] = TILES) -> fuse_opt.CompiledProgram:
@@ -61,6 +79,37 @@ def test_nothing_beside_operands_and_results_is_touched() -> None:
             case = replace(case, pads=SAME)
         program = compiled(in_orders(case, x_last, frozen=True, y_last=y_last))
         check_guarded(program, case, x_last, rng.random() < 0.5, y_last)
+
+
+@pytest.mark.sampled(1)
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("name", SIZED)
+def test_values_of_images_of_any_extents(name: str) -> None:
+    """Of one tile, of many blocks, and of parts of rows; and nothing beside operands and results is touched."""
+    for pipeline in (TILES, UNPACKED):
+        program, rng = fuse_opt.compile(sized_text(SIZED[name]), pipeline=pipeline), random.Random(name)
+        drawn = [(rng.randint(1, 3), rng.randint(3, 40), rng.randint(3, 150)) for _ in range(4)]
+        for batch, *extents in ((1, 3, 4), (2, 4, 3), (1, 13, 65), *drawn):
+            case = replace(SIZED[name], x=(batch, SIZED[name].x[1], *extents))
+            *given, result = case.arguments()
+            wanted = evaluate(parse(case.text), [*given, result])[0]
+            with guarded() as allocate:
+                placed = [allocate(each, at_end=rng.random() < 0.5) for each in given]
+                out = allocate(np.zeros_like(result), at_end=rng.random() < 0.5)
+                program(*placed, out=[out])
+                close(np.array(out), wanted, "f32")
+                del placed, out
+        assert "transformed[" in program.source
+
+
+@needs_compiler
+def test_threads_change_no_bit_of_images_of_any_extents() -> None:
+    program = fuse_opt.compile(sized_text(SIZED["same"]), pipeline=TILES)
+    for extents in ((1, 9, 9), (2, 30, 71)):
+        *given, _ = replace(SIZED["same"], x=(extents[0], 32, *extents[1:])).arguments()
+        results = by_threads(lambda given=given: program(*given).copy(), (1, 2, 5))
+        assert all(np.array_equal(result, results[0]) for result in results)
 
 
 @needs_compiler

@@ -33,6 +33,8 @@ class BlockTasks(ABC):
 
     def __init__(self, of: WindowContraction, root: Scope) -> None:
         self.of, self.root = of, root
+        self.extents: tuple[Extent, Extent] = (of.positions[1], of.positions[2])
+        """Rows and columns of what blocks are of."""
         self.rows: Extent = 1
         self.parts: Extent = 1
         self.counts: tuple[Extent, ...] = ()
@@ -66,14 +68,14 @@ class BlockTasks(ABC):
 
     def _place_of_one(self, task: Scope, number: SSAValue) -> tuple[Sequence[SSAValue], Bounds, Bounds]:
         *outer, _, _, some = self.counts
-        (_, height, width), constant = self.of.positions, self.root.index_constant
+        (height, width), constant = self.extents, self.root.index_constant
         numbers = task_parts(task, self.root, number, (*outer, some))
         return numbers, (constant(0), constant(height)), (constant(0), constant(width))
 
     def _place_of_many(self, task: Scope, number: SSAValue) -> tuple[Sequence[SSAValue], Bounds, Bounds]:
         *outer, row, column, some = task_parts(task, self.root, number, self.counts)
-        rows = self._part(task, row, self.of.positions[1], self.rows)
-        return [*outer, some], rows, self._part(task, column, self.of.positions[2], self.parts)
+        height, width = self.extents
+        return [*outer, some], self._part(task, row, height, self.rows), self._part(task, column, width, self.parts)
 
     def _part(self, task: Scope, number: SSAValue, extent: Extent, parts: Extent) -> Bounds:
         """Where one of so many parts of an extent, as equal as can be, begins and ends."""

@@ -40,9 +40,19 @@ class ChannelCopy:
     """The memory on the stack, and what fills it."""
 
     def __init__(
-        self, of: WindowContraction, tiling: CopiedBlock, x: SSAValue, element: DType, root: Scope, fills: bool = True
+        self,
+        of: WindowContraction,
+        tiling: CopiedBlock,
+        x: SSAValue,
+        element: DType,
+        root: Scope,
+        fills: bool = True,
+        sized: tuple[SSAValue, int] | None = None,
     ) -> None:
-        """`fills`: vectors of channels are read, also of those that no panel has."""
+        """
+        `fills`: vectors of channels are read, also of those that no panel has. `sized`, where extents are sizes: elements from a
+        row to the next one, and of all rows at most.
+        """
         self.of, self.tiling, self.x, self.element, self.root = of, tiling, x, element, root
         self.steps = [Steps.along(of, axis) for axis in range(3)]
         self.channels = copied_channels(of, tiling.width) if fills else tiling.width
@@ -50,7 +60,7 @@ class ChannelCopy:
         self.rows, self.columns = down.count(tiling.rows), right.count(tiling.columns)
         self.pitch = self.columns * self.channels
         """From a row to the next one."""
-        whole = copied_elements(of, tiling.rows, tiling.columns, self.channels)
+        self.apart, whole = sized or (self.pitch, copied_elements(of, tiling.rows, tiling.columns, self.channels))
         self.memory = root.add(memref.AllocaOp.get(element.attribute, 64, [whole + tiling.width]))
         self.memory.name_hint = "copied"
         written = (
@@ -129,7 +139,7 @@ class ChannelCopy:
             exists = inner.add(arith.AndIOp(there, exists))
             last = inner.add(arith.SelectOp(exists, inside[1], inside[0]))
             target = plus(inner, times(inner, plane, self.rows), number)
-            target = times(inner, target, self.pitch)
+            target = times(inner, target, self.apart)
             at = plus(inner, source, times(inner, depth, plane_step), times(inner, place, line_step))
             at = plus(inner, at, times(inner, left, column_step))
             self._line(inner, at, target, (inside[0], last), channels, (column_step, channel_step))
@@ -171,7 +181,8 @@ class ChannelCopy:
             count, channels = constant(1), times(scope, count, step)
         copy_matrix(scope, self.element, seen, Matrix(self.memory, begin, self.channels), count, channels)
         end = plus(scope, target, times(scope, inside[1], self.channels))
-        self._fill(scope, end, plus(scope, target, constant(self.pitch)))
+        pitch = self.apart if isinstance(self.apart, SSAValue) else constant(self.apart)
+        self._fill(scope, end, plus(scope, target, pitch))
 
     def _start(self, scope: Scope, axis: int, position: SSAValue) -> SSAValue:
         """The element of the input that is copied first along an axis, for positions from this one on."""

@@ -1,4 +1,4 @@
-"""How a convolution by tiles of 2x2 positions is cut: rows of tiles, panels of filters."""
+"""How a convolution by tiles of 2x2 positions is cut: rows of tiles, or parts of these, and panels of filters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from functools import cache
 from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.dialects.interfaces.transformed_weight import PRODUCTS, SIDE
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.dialects.types.extents import estimate, smallest
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import position_tiles
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS, least_work
+from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import MOST_ROWS, NARROW, REGISTERS
 
 COLLISION = 1024
 """Bytes: tiles that lie a multiple apart evict each other from a first cache."""
@@ -100,3 +103,84 @@ def _cuts(of: WindowContraction, panel: int, itemsize: int) -> Iterator[tuple[fl
                 rows, height, width, of.channels, pitch, panel, some * panel, channels, blocks, tiles, *divmod(width, tiles)
             )  # fmt: skip
             yield blocks[0] * (blocks[1] * made + read), cut
+
+
+LONGEST_PART = 32
+"""Tiles of a part of a row, at most."""
+FEWEST_PLACES = 12
+"""Tiles of a block, about, at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizedWinogradTiling:
+    """
+    The cut where extents are sizes: images have `block_rows` times `parts` blocks of tiles, as equal as can be, which have no
+    more than `places` tiles each, whatever the extents are.
+    """
+
+    block_rows: Extent
+    """Blocks of rows of tiles."""
+    parts: Extent
+    """Of a row of tiles."""
+    places: int
+    longest: int
+    """Tiles of a part of a row, at most."""
+    copied: int
+    """Positions of the copy of what a block reads, at most."""
+    width: int
+    """Channels from a position of the copy to the next one."""
+    pitch: int
+    """From a tile's channels to those of the next one."""
+    panel: int
+    """Filters side by side."""
+    filters: int
+    """Of a task: whole panels."""
+    channels: int
+    """That are summed up at a time."""
+    height: int
+    """Tiles of positions of a tile of registers."""
+    positions: int
+    """Whose sums of a panel are joined and stored at a time, at most."""
+
+    @property
+    def rows(self) -> int:
+        """Of positions, at most."""
+        return SIDE * self.places
+
+    @property
+    def columns(self) -> int:
+        """Positions of a row, at most."""
+        return SIDE * self.longest
+
+    def shares(self, filters: int) -> int:
+        """Tasks that share the filters of a block."""
+        return -(-filters // self.filters)
+
+
+@cache
+def sized_winograd_tiling(of: WindowContraction, panel: int, itemsize: int) -> SizedWinogradTiling:
+    """The cut of a merged contraction whose filters are in panels so wide; as many tiles as a second cache holds."""
+    lanes = LANE_BYTES // itemsize
+    pitch = of.channels + lanes * (of.channels * itemsize % COLLISION == 0)
+    size = (SIDE * SIDE * (of.channels + panel) + PRODUCTS * (pitch + panel)) * itemsize
+    most = max(TASK_BYTES // size, FEWEST_PLACES)
+    longest = min(LONGEST_PART, most)
+    height, width = (-(-n // SIDE) for n in of.positions[1:])
+    parts: Extent = -(-width // longest)
+    rows = smallest(height, -(-height * smallest(width, longest) // most))
+    # A block has at most so many rows more than the most of tiles have: one more of each, or all tiles in a single column.
+    places = most + longest
+    copied = max((SIDE * (places // n) + SIDE) * (SIDE * n + SIDE) for n in range(1, longest + 1))
+    channels = -(-of.channels // -(-of.channels // DEPTH))
+    panels, tasks = -(-of.filters // panel), max(estimate(of.batch * of.positions[0] * rows * parts), 1)
+    some = -(-panels // min(panels, max(FEWEST_TASKS // tasks, 1)))
+    return SizedWinogradTiling(
+        rows, parts, places, longest, copied, of.channels, pitch, panel, some * panel, channels, _height(panel // lanes),
+        max(JOINED_BYTES // (panel * itemsize), SIDE * SIDE * longest),
+    )  # fmt: skip
+
+
+def _height(vectors: int) -> int:
+    """Rows of a tile of registers; not a few more than what narrow registers hold once or twice."""
+    most = min(MOST_ROWS, REGISTERS // vectors - 1)
+    return most // NARROW.most_rows * NARROW.most_rows or most

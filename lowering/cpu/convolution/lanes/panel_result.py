@@ -8,6 +8,7 @@ from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, plus
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
@@ -51,19 +52,24 @@ class PanelResult:
         size = self.root.index_constant(self.panel)
         return scope.add(arith.MinSIOp(scope.add(arith.SubiOp(filters[1], filters[0])), size))
 
-    def store(self, scope: Scope, filters: Bounds, place: SSAValue, positions: SSAValue) -> None:
-        """What follows from the sums of a panel's filters at so many positions, the first of which is at `place`."""
+    def store(
+        self, scope: Scope, filters: Bounds, place: SSAValue, positions: SSAValue, at: SSAValue | None = None
+    ) -> None:
+        """
+        What follows from the sums of a panel's filters, from `at` on, at so many positions, the first of which is at `place`.
+        """
+        at = self.sums.at if at is None else at
         if self.turned is None:
-            self.follow(scope, filters, place, positions, self.sums.at)
+            self.follow(scope, filters, place, positions, at)
             return
         size, count = self.root.index_constant(self.panel), self._count(scope, filters)
-        source = Matrix(self.sums.memory, self.sums.at, 1, self.panel)
+        source = Matrix(self.sums.memory, at, 1, self.panel)
         copy_matrix(scope, self.element, source, self.turned, size, positions)
         sums = Sums(self.turned.memory, self.panel, self.positions)
         self.epilogue.emit(scope, sums, filters[0], count, (place, plus(scope, place, positions)), place)
 
 
-def is_new_copy(scope: Scope, task: SSAValue, some: SSAValue, counts: Sequence[int]) -> SSAValue | bool:
+def is_new_copy(scope: Scope, task: SSAValue, some: SSAValue, counts: Sequence[Extent]) -> SSAValue | bool:
     """Whether a task, of `counts` along each axis, is the first one of its positions here, whose copy others find."""
     if counts[-1] == 1:
         return True

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.interfaces.transformed_weight import PRODUCTS
-from fuse_opt.lowering.cpu.convolution.winograd import Numbers, over_rows_and_columns
+from fuse_opt.lowering.cpu.convolution.winograd.tile_sums import Numbers, over_rows_and_columns
 from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, Scratch
