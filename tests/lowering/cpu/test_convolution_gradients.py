@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from convolution_cases import Conv, close, integers
+from draws import scaled
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import evaluate, kernels, parse
 from lowered_programs import needs_compiler
@@ -176,7 +177,7 @@ def random_case(rng: random.Random) -> Conv:
 @needs_guard_pages
 def test_nothing_beside_operands_and_results_is_touched() -> None:
     rng = random.Random(11)
-    for number in range(8):
+    for number in range(scaled(6)):
         case = Gradient(random_case(rng), number % 2 == 0)
         program, arguments = fuse_opt.compile(case.text), case.arguments(number)
         wanted = evaluate(parse(case.text), arguments)[0]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from convolution_cases import BIAS_RESIDUAL_RELU, Conv, close, integers
+from draws import scaled
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, evaluate, kernels, parse
 from lowered_programs import needs_compiler
@@ -104,7 +105,7 @@ def random_case(rng: random.Random) -> Conv:
 @needs_guard_pages
 def test_nothing_beside_operands_and_results_is_touched() -> None:
     rng = random.Random(5)
-    for number in range(16):
+    for number in range(scaled(9)):
         case = random_case(rng)
         program, arguments = fuse_opt.compile(case.text), case.arguments(number)
         assert program.stats.library_calls == 0, case

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import scaled
 from ir_testing import apply, evaluate, kernels, parse, random_arguments
 from lowered_programs import needs_compiler
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
@@ -129,7 +130,7 @@ def test_sums_beside_a_product_are_written_over_what_they_add(text: str) -> None
 @needs_compiler
 def test_random_extents() -> None:
     rng = random.Random(3)
-    for _ in range(5):
+    for _ in range(scaled(3)):
         check(product(rng.choice((1, 2, 7, 16, 33, 130)), rng.randint(1, 900), rng.randint(2, 200)), [2])
     for _ in range(2):
         check(conv(rng.randint(1, 40), rng.randint(5, 20), rng.randint(1, 40), rng.randint(1, 3)), [2])

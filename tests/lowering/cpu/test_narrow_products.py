@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import scaled
 from graph_op_table import converted, noise, wide
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import kernels
@@ -235,7 +236,7 @@ def test_extreme_bytes() -> None:
 def test_nothing_beside_operands_and_results_is_touched() -> None:
     rng = random.Random(3)
     kinds = [("bf16", "bf16", "bf16"), ("f16", "f16", "f16"), ("i8", "i8", "i32"), ("ui8", "i8", "i32")]
-    for number in range(10):
+    for number in range(scaled(8)):
         extents = (
             rng.choice((1, 5, 14, 33, 70)),
             rng.choice((1, 2, 3, 7, 64, 131, 301)),

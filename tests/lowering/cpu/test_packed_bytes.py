@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import scaled
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import kernels, parse
 from lowered_programs import needs_compiler
@@ -117,7 +118,7 @@ def test_threads_change_nothing() -> None:
 @needs_guard_pages
 def test_nothing_beside_packed_operands_is_read() -> None:
     rng = random.Random(5)
-    for _ in range(6):
+    for _ in range(scaled(4)):
         case = Case(rng.choice((1, 4, 9, 40)), rng.choice((6, 17, 270)), rng.choice((130, 193, 260)))
         native: PreparedProgram = case.packed().native
         full = native.merged([case.x, case.w, case.s])

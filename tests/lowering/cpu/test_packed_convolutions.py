@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from convolution_cases import Conv, close
+from draws import scaled
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import evaluate, parse
 from lowered_programs import needs_compiler
@@ -55,7 +56,7 @@ def test_packed_convolutions(name: str) -> None:
 @needs_guard_pages
 def test_nothing_beside_operands_and_results_is_touched() -> None:
     rng = random.Random(7)
-    for number in range(6):
+    for number in range(scaled(4)):
         window, stride, pad = (rng.randint(1, 3), rng.randint(1, 4)), rng.choice((1, 1, 2)), rng.randint(0, 1)
         extents = rng.randint(8, 15), rng.randint(8, 15)
         channels = -(-rng.randint(64, 300) // (window[0] * window[1]))  # of 64 terms or more

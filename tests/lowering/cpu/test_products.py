@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import scaled
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, evaluate, kernels, parse
 from lowered_programs import needs_compiler
@@ -128,7 +129,7 @@ def test_batches(lhs: Sequence[int], rhs: Sequence[int]) -> None:
 @needs_compiler
 def test_random_extents() -> None:
     rng = random.Random(7)
-    for number in range(10):
+    for number in range(scaled(6)):
         rows, depth, columns = (rng.choice((1, 7, 33, 64, 97, 131)), rng.randint(1, 700), rng.randint(1, 150))
         epilogue = BIAS_GELU_RESIDUAL if number % 2 else ""
         Case(rows, depth, columns, epilogue=epilogue, element=rng.choice(("f32", "f64"))).check()
