@@ -66,6 +66,8 @@ def test_command_runs(command: str, monkeypatch: pytest.MonkeyPatch, capfd: pyte
         monkeypatch.chdir(ROOT)
         for measured in (calibration, dispatch_times):
             monkeypatch.setattr(measured, "SLOTS", 2)  # the times are of no interest here
+        monkeypatch.setattr(calibration, "SLOT_SECONDS", 1e-5)
+        monkeypatch.setattr(calibration, "cache_sizes", lambda: (1 << 18, 1 << 20))
         status, said = main(arguments), capfd.readouterr().err
     assert status == 0, said
     assert "Traceback" not in said

@@ -81,7 +81,7 @@ def test_other_types_are_refused(row: Row) -> None:
             parse(f"func.func @main({values}) {{\n  %r:{len(case.wanted)} = {line}\n  func.return\n}}")
 
 
-TOGETHER = 8
+TOGETHER = 16
 """Rows of one compilation: a compiler takes longer to begin than for the kernels of most rows."""
 
 
