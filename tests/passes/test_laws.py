@@ -41,7 +41,7 @@ from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, UsageError
 from fuse_opt.tools.compiler.registry import available_passes
 
 PROGRAMS = draws(10)
-PER_PASS = draws(4)
+PER_PASS = draws(3)
 
 STATES = ("", "fuse-elementwise,fuse-row", "decompose,fuse-row,wrap-kernels")
 """What a program has been through before the pass under test sees it; the empty one is raw IR."""

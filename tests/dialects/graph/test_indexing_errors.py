@@ -73,6 +73,7 @@ def test_reference(name: str) -> None:
     evaluate(parse(text), given)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler")
 @pytest.mark.parametrize("name", OPS)
 def test_c(name: str) -> None:

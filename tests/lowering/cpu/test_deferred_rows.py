@@ -91,6 +91,7 @@ def test_values(rows: int, columns: int) -> None:
             assert not whole[:behind].any() and not whole[behind + a.size :].any(), "stores beyond the result"
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("lanes", (8, 16, 32, 64, 128))
 def test_any_number_of_accumulators(lanes: int) -> None:

@@ -188,6 +188,7 @@ def test_long_rows_of_cheap_scalars_are_kept_in_memory_of_their_own() -> None:
     check(text)
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     ("rows", "columns", "donated", "asks"),

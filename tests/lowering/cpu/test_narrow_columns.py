@@ -89,6 +89,7 @@ def test_moments_ask_for_the_points_of_the_next_piece(rows: int, columns: int, a
     assert build_program(module).source.count("fo_prefetch_f32(x") == asked
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("rows", (1, 127, 128, 129, 1000))
 def test_what_is_asked_for_may_lie_behind_the_end(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,7 @@ def test_every_depth_ends_in_a_stretch_of_its_own(depth: int) -> None:
     check(17, depth, 50)
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("rows", [1, 2, 3, 7, 9])
 def test_few_rows_read_narrow_panels_of_what_memory_holds(rows: int) -> None:

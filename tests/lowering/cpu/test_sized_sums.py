@@ -94,6 +94,7 @@ WIDENED = """func.func @main(%x: XF) -> (tensor<1x1xf16>, XF) {
 """Kernels of which `fuse-siblings` makes one that widens, keeps what it widened three times, and takes the least of all."""
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("shape", [(2, 2), (7, 20), (33, 33), (2, 8), (31, 32)])
 def test_accumulators_are_no_registers_where_what_is_left_over_is_stored_by_a_call(shape: tuple[int, int]) -> None:

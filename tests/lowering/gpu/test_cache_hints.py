@@ -102,6 +102,7 @@ def both() -> tuple[CudaOnCpu, CudaOnCpu]:
     return plain, told_once
 
 
+@pytest.mark.sampled(6)
 @needs_cxx
 @pytest.mark.parametrize("number", range(len(PROGRAMS)), ids=PROGRAMS.keys())
 def test_results_are_the_same(number: int, both: tuple[CudaOnCpu, CudaOnCpu]) -> None:

@@ -67,6 +67,7 @@ func.func @main(%x: tensor<{given}x{kind}>) -> tensor<{made}x{kind}> {{
 """
 
 
+@pytest.mark.sampled(13)
 @needs_compiler
 @pytest.mark.parametrize(
     "text",

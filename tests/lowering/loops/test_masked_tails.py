@@ -113,6 +113,7 @@ def test_registers_that_are_full_have_no_mask() -> None:
         assert {int(end) for lane, end, body in bodies if f">> ({lane} & 63)" in body} == ({lanes} - {None})
 
 
+@pytest.mark.sampled(7)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def host_ops(text: str) -> int:
     return build_cuda_program(optimize(module)).stats.host_ops
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", ALL)
 def test_values_are_the_same_and_the_host_runs_nothing(name: str) -> None:
     text = ALL[name]

@@ -202,6 +202,7 @@ GAINS = {"inception": 0.91, "wide_and_deep": 0.76, "nas_cells": 0.83, "multi_tow
 """The bound after ordering as a part of the one before, at most."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", GAINS)
 def test_graphs_of_models(name: str) -> None:
     row = memory.measure(name, memory_graphs.GRAPHS[name](), without=("fuse-horizontal", "fuse-siblings"))

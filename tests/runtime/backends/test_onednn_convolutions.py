@@ -49,6 +49,7 @@ def threads() -> Iterator[None]:
     set_num_threads(before)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_convolutions_are_calls(fake: FakeOneDnn, threads: None, case: Conv) -> None:
     fake.say(scratch=16)

@@ -81,6 +81,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeOneDnn:
     return FakeOneDnn(tmp_path, monkeypatch)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("steps", CHAINS.values(), ids=CHAINS.keys())
 def test_chains_are_one_call(fake: FakeOneDnn, steps: list[str]) -> None:
     fake.say(scratch=10)
@@ -106,6 +107,7 @@ def test_numbers_are_steps(fake: FakeOneDnn) -> None:
     np.testing.assert_array_equal(found(*arguments()), fuse_opt.evaluate(text, *arguments()))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "steps",
     [
