@@ -8,9 +8,11 @@ for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import nan
 from typing import Protocol, cast
 
 from xdsl.dialects import arith, math
+from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, UnitAttr, i1, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -119,7 +121,8 @@ def emit_cast(sink: OpSink, value: SSAValue, source: DType, target: DType) -> SS
     if source.is_float:
         if target.is_float:
             return _cast_float(sink, value, source, target)
-        return sink.call(f"fo_cast_{_suffix(source)}_{_suffix(target)}", (value,), kind)
+        types = f"{_suffix(source)}_{_suffix(target)}"
+        return sink.call(f"fo_within_{types}" if _is_within(value, target) else f"fo_cast_{types}", (value,), kind)
     unsigned = source.kind is not Kind.INT
     if target.is_float:
         return sink.add(arith.UIToFPOp(value, kind) if unsigned else arith.SIToFPOp(value, kind))  # pyright: ignore[reportArgumentType]
@@ -129,6 +132,27 @@ def emit_cast(sink: OpSink, value: SSAValue, source: DType, target: DType) -> SS
     if source.bits > target.bits:
         return sink.add(arith.TruncIOp(value, integer))
     return sink.add(arith.ExtUIOp(value, integer) if unsigned else arith.ExtSIOp(value, integer))
+
+
+def _is_within(value: SSAValue, target: DType) -> bool:
+    """
+    Whether a float is what is less than some number, but for its sign, and else another number, as processors' own conversions to
+    integers are written out: all that it may be the type has.
+    """
+    if target not in (I32, I64) or not isinstance(choice := value.owner, arith.SelectOp):
+        return False
+    test = choice.cond.owner
+    if not isinstance(test, arith.CmpfOp) or CMPF_COMPARISON_OPERATIONS[test.predicate.value.data] != "olt":
+        return False
+    size, limit, (bound, other) = test.lhs.owner, 2.0 ** (target.bits - 1), map(_number, (test.rhs, choice.rhs))
+    is_size = isinstance(size, math.AbsFOp) and size.operand is choice.lhs
+    return is_size and bound <= limit and abs(other) < limit
+
+
+def _number(value: SSAValue) -> float:
+    """Of a constant float; NaN of other values."""
+    found = value.owner.value if isinstance(value.owner, arith.ConstantOp) else None
+    return found.value.data if isinstance(found, FloatAttr) else nan
 
 
 def emit_bitcast(sink: OpSink, value: SSAValue, source: DType, target: DType) -> SSAValue:

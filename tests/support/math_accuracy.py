@@ -52,7 +52,7 @@ SIGNATURES = {
 BOUNDS = {m[1]: float(m[2]) for m in re.finditer(r"^/\* (fo_\w+): .*?([\d.]+) ULP", C_MATH, re.MULTILINE)}
 """The accuracy that each function's comment states."""
 
-PARTS = ("fo_whole_f64",)
+PARTS = ("fo_whole_f64", *(f"fo_within_{f}_{i}" for f in ("f32", "f64") for i in ("i32", "i64")))
 """What takes only arguments that its callers leave."""
 CALLS_LIBM = ("fo_rem_f", "fo_floordiv_f", "fo_fmod_f", "fo_sin_f64", "fo_cos_f64", "fo_tan_f64", "fo_pow_f64")
 SCALAR = (

@@ -176,6 +176,16 @@ FO_FN fo_i64 fo_whole_f64(double x) {
 #endif
 }
 
+/* fo_within_{f32|f64}_i32: toward zero, of what is within the type's range alone. */
+FO_FN fo_i32 fo_within_f32_i32(float x) {
+  return (fo_i32)x;
+}
+
+/* fo_within_{f32|f64}_i64: the same. */
+FO_FN fo_i64 fo_within_f32_i64(float x) {
+  return fo_whole_f64(x);
+}
+
 /* fo_cast_{f32|f64}_{u32|u64|i32|i64}: toward zero, clamped to the type's range; NaN is 0. */
 FO_FN fo_u32 fo_cast_f32_u32(float x) {
   float c = x < {0x1p32f|0x1p64f|0x1p31f|0x1p63f} ? x : 0.0f;

@@ -1,7 +1,7 @@
 /* Tasks of indexing_tasks.c, behind which this text stands: running totals along an axis, and places in ascending numbers. */
 
-/* Running totals of columns side by side, a row at a time, and of rows of one column, eight at a time, as each waits for its last one; those
- * of f32 are kept in f64 and rounded for each element. A `late` total is without the row where it stands; with `backwards` they begin
+/* Running totals of columns side by side, a row at a time, and of rows of one column, eight at a time, as each waits for its last one; sums
+ * of integers, which may be added in any order, four elements of a row at a time. Totals of f32 are kept in f64 and rounded for each element. A `late` total is without the row where it stands; with `backwards` they begin
  * at the last row. */
 #define LINES 8
 #define MOST_COLUMNS 2048
@@ -31,6 +31,19 @@
       } \
     } \
   } \
+  static void run_line_##name(struct fuse_lines *call, int64_t outer) { \
+    const int64_t extent = call->extent, count = call->count, step = call->backwards ? -1 : 1, first = call->backwards; \
+    const type *restrict x = (const type *)AT(call, x) + outer * extent + first * (extent - 1); \
+    type *restrict out = (type *)AT(call, out) + outer * count + first * (count - 1); \
+    wide total = 0; \
+    int64_t k = 0; \
+    for (; k + 4 <= extent; k += 4, x += 4 * step, out += 4 * step) { \
+      const wide one = (wide)x[0], two = one + (wide)x[step], three = two + (wide)x[2 * step], all = three + (wide)x[3 * step]; \
+      out[0] = (type)(total + one), out[step] = (type)(total + two), out[2 * step] = (type)(total + three); \
+      out[3 * step] = (type)(total += all); \
+    } \
+    for (; k < extent; k++, x += step, out += step) *out = (type)(total += (wide)*x); \
+  } \
   static inline __attribute__((always_inline)) void run_lines_##name( \
       struct fuse_lines *call, int64_t outer, int joins_sums, int late) { \
     const int64_t extent = call->extent, count = call->count, step = call->backwards ? -1 : 1, first = call->backwards; \
@@ -54,6 +67,10 @@
   } \
   static void totals_of_lines_##name(struct fuse_lines *call, int64_t outer, int64_t lines) { \
     const int joins_sums = call->join == 1; \
+    if ((wide)0.5 == 0 && joins_sums && !call->late) { \
+      for (; lines > 0; lines--) run_line_##name(call, outer++); \
+      return; \
+    } \
     for (; lines < LINES && lines > 0; lines--) totals_##name(call, outer++, 0, 1); \
     if (lines == 0) return; \
     if (call->late) run_lines_##name(call, outer, joins_sums, 1); \
