@@ -21,7 +21,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 
 from fuse_opt.dialects.graph.creation.constant import ConstantOp, number_of, scalar_constant
-from fuse_opt.dialects.graph.creation.filled import IotaOp
+from fuse_opt.dialects.graph.creation.filled import FullOp, IotaOp
 from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, DivideOp, MultiplyOp, SquareOp, SubtractOp, WhereOp
 from fuse_opt.dialects.graph.elementwise.comparison import EqualOp, IsfiniteOp, IsnanOp, LogicalOrOp
 from fuse_opt.dialects.graph.elementwise.math import ExpOp, LogOp, SqrtOp
@@ -47,14 +47,17 @@ from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import (
     bool_value,
+    extents_array,
     flag,
     int_array,
     int_value,
     normalize_axis,
+    shape_attribute,
 )
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, extents_of, shape, tensor_type
 from fuse_opt.dialects.types.dtypes import F64
-from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 
 
 class Statistic(OverAxes, FloatComposite):
@@ -228,21 +231,26 @@ class ExtremePosition(CompositeOp):
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         source, x = shape(self.x), self.x
         if self.axis is None and len(source) != 1:
-            x = builder(ReshapeOp, x, shape=int_array([prod(source)]))
+            x = builder(ReshapeOp, x, shape=extents_array([prod(source)]))
         (axis,) = (0,) if self.axis is None else self._axes()
         axes, extents = int_array([axis]), [n if k == axis else 1 for k, n in enumerate(shape(x))]
         hit = builder(EqualOp, x, builder(self.EXTREME, x, axes=axes, keepdims=bool_value(True)))
         if dtype(x).is_float:
             hit = builder(LogicalOrOp, hit, builder(IsnanOp, x))
-        places = builder(IotaOp, shape=int_array(extents), axis=int_value(axis), dtype=i64)
-        beyond = builder(ConstantOp, value=DenseIntOrFPElementsAttr.from_list(TensorType(i64, []), [extents[axis]]))
+        places = builder(IotaOp, shape=shape_attribute(extents), axis=int_value(axis), dtype=i64)
+        beyond = self._number(builder, extents[axis])
         found = builder(
             MinOp, builder(WhereOp, hit, places, beyond), axes=axes, keepdims=bool_value(flag(self.keepdims))
         )
         (type_,) = self.infer_types()
         if self.axis is None and flag(self.keepdims) and len(source) != 1:
-            found = builder(ReshapeOp, found, shape=int_array(extents_of(type_)))
+            found = builder(ReshapeOp, found, shape=extents_array(extents_of(type_)))
         return (found,)
+
+    def _number(self, builder: GraphBuilder, extent: Extent) -> SSAValue:
+        if isinstance(extent, Size):
+            return builder(FullOp, shape=int_array([]), dtype=i64, value=SizeAttr(extent))
+        return builder(ConstantOp, value=DenseIntOrFPElementsAttr.from_list(TensorType(i64, []), [extent]))
 
 
 @irdl_op_definition

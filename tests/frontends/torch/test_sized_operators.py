@@ -1,0 +1,53 @@
+"""Operators on tensors of any extents as code of one program: eager's values and gradients at all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from fuse_opt.frontends.torch.backend import collect_reports, fuse_opt  # noqa: E402
+
+F: Any = torch.nn.functional
+EXTENTS = ((2, 3, 7, 9), (3, 3, 2, 5), (2, 3, 31, 2), (5, 3, 16, 64))
+"""Few at first: loops that take several elements at a time have a rest then."""
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def check(call: Callable[..., Any], training: bool, external: tuple[str, ...] = (), extents: Any = EXTENTS) -> None:
+    """One program for each graph, with these calls of PyTorch's kernels; errors of f32 beside eager's."""
+    fast = torch.compile(call, backend=fuse_opt, dynamic=True, options={"strict": True})
+    with collect_reports() as reports:
+        for each in extents:
+            x = torch.randn(each)
+            x[..., 0] = x[..., -1]  # equal ones are anywhere
+            torch._dynamo.mark_static(given := x.clone().requires_grad_(training), 1)
+            wanted = call(plain := x.clone().requires_grad_(training))
+            torch.testing.assert_close(found := fast(given), wanted, rtol=1e-4, atol=1e-5, check_stride=True)
+            if training and wanted.requires_grad:
+                seed = torch.randn_like(wanted)
+                for y in (found, wanted):
+                    y.backward(seed)
+                torch.testing.assert_close(given.grad, plain.grad, rtol=1e-4, atol=1e-5)
+    assert len(reports.graphs) == 1 + training, "\n".join(map(str, reports.graphs))
+    assert {name for graph in reports.graphs for name in graph.counts.external} == set(external)
+
+
+POSITIONS: dict[str, Callable[[Any], Any]] = {
+    "argmax": lambda x: torch.argmax(x * 2, 2) + 1,
+    "argmin": lambda x: torch.argmin(x * 2, -1, keepdim=True) + 1,
+    "of all": lambda x: torch.argmax(x * 2) + 1,
+}
+
+
+@pytest.mark.parametrize("kind", POSITIONS)
+def test_positions_of_extremes(kind: str):
+    check(POSITIONS[kind], training=False)
