@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from math import copysign, prod
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType, StringAttr, TensorType
@@ -17,7 +18,7 @@ from fuse_opt.dialects.interfaces.properties import ints, normalize_axis, stated
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import I64
-from fuse_opt.dialects.types.extents import is_decided, is_number
+from fuse_opt.dialects.types.extents import is_decided, is_number, may_exceed
 from fuse_opt.dialects.types.index_expr import Index, IndexExpr, constant, delinearize, linearize
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 
@@ -27,13 +28,14 @@ class PadOp(MovingOp):
     """With elements added around: `pads` before each axis, then after each (ONNX Pad); negative ones take away.
 
     `mode` "constant" (default) adds `value` (0), "edge" the nearest element, "reflect" mirrors about the first and the
-    last element, "wrap" starts again at the other end; over and over where more is added than there is.
+    last element, "wrap" starts again at the other end; over and over where more is added than there is. Pads may be sizes that
+    are never negative, `pads = #graph.shape<0, 0, 0, n>`.
     """
 
     name = "graph.pad"
     x = operand_def(TensorType)
     result = result_def(TensorType)
-    pads = prop_def(DenseArrayBase[IntegerType])
+    pads = prop_def(DenseArrayBase[IntegerType] | ShapeAttr)
     mode = opt_prop_def(StringAttr)
     value = opt_prop_def(Attribute)
 
@@ -41,7 +43,7 @@ class PadOp(MovingOp):
         return "constant" if self.mode is None else self.mode.data
 
     def _pads(self) -> list[tuple[int, int]]:
-        pads, rank = ints(self.pads), len(shape(self.x))
+        pads, rank = stated_extents(self.pads), len(shape(self.x))
         if len(pads) != 2 * rank:
             raise VerifyException(f"attribute 'pads': expected {2 * rank} integers, got {list(pads)}")
         return list(zip(pads[:rank], pads[rank:], strict=True))
@@ -50,7 +52,8 @@ class PadOp(MovingOp):
         """How many zeros come before and behind each axis, where all that is added is zeros and nothing is taken away."""
         value = number_of("value", self.value, dtype(self.x))
         is_zero = self._mode() == "constant" and value == 0 and copysign(1.0, value) > 0
-        return pads if is_zero and min(map(min, pads := self._pads()), default=0) >= 0 else None
+        pads = self._pads()
+        return pads if is_zero and all(is_number(n) and n >= 0 for n in chain(*pads)) else None
 
     def infer_types(self) -> Sequence[AnyTensor]:
         mode, source = self._mode(), shape(self.x)
@@ -60,9 +63,11 @@ class PadOp(MovingOp):
             raise VerifyException(f'attribute \'value\': expected with mode "constant" only, got mode "{mode}"')
         number_of("value", self.value, dtype(self.x))
         extents: list[int] = []
+        is_said = DYNAMIC_INDEX not in source  # or nobody asks for sizes
         for axis, (n, (low, high)) in enumerate(zip(source, self._pads(), strict=True)):
-            extents.append(n if n == DYNAMIC_INDEX else n + low + high)
-            if n != DYNAMIC_INDEX and extents[-1] < 0:
+            is_known = n != DYNAMIC_INDEX and (is_said or (is_number(low) and is_number(high)))
+            extents.append(n + low + high if is_known else DYNAMIC_INDEX)
+            if is_known and extents[-1] < 0:
                 raise VerifyException(f"attribute 'pads': {-low - high} elements are taken from the {n} of axis {axis}")
             if n == 0 and mode != "constant" and extents[-1]:
                 raise VerifyException(f'axis {axis} of {shape_text(source)} is empty: mode "{mode}" has nothing to add')
@@ -97,8 +102,8 @@ class PadOp(MovingOp):
         inside: Scalar | None = None
         for axis, (n, (low, high)) in enumerate(zip(shape(self.x), self._pads(), strict=True)):
             position = sc.index(axis, I64)
-            tests = ([position >= low] if low > 0 else []) + (
-                [position < sc.constant(low + n, I64)] if high > 0 else []
+            tests = ([position >= sc.constant(low, I64)] if may_exceed(low, 0) else []) + (
+                [position < sc.constant(low + n, I64)] if may_exceed(high, 0) else []
             )
             for test in tests:
                 inside = test if inside is None else inside & test

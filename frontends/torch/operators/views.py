@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, DType
+from fuse_opt.dialects.types.extents import is_decided
 from fuse_opt.dialects.types.size import Size
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
@@ -171,7 +172,19 @@ def _pad(call: Call) -> SSAValue:
     before, after = [0] * rank, [0] * rank
     for number in range(len(given) // 2):
         before[rank - 1 - number], after[rank - 1 - number] = given[2 * number : 2 * number + 2]
-    return call.emit.pad(call.tensor("self"), pads=[*before, *after], value=_value(call["value"], call.dtype))
+    x, pads = call.tensor("self"), [*before, *after]
+    taken = [k for k, n in enumerate(pads) if _is_taken(n)]
+    if taken:
+        less = [-n if k in taken else 0 for k, n in enumerate(pads)]
+        stops = [extent - n for extent, n in zip(shape(x), less[rank:], strict=True)]
+        x = call.emit.slice(x, starts=less[:rank], stops=stops)
+        pads = [0 if k in taken else n for k, n in enumerate(pads)]
+    return call.emit.pad(x, pads=pads, value=_value(call["value"], call.dtype))
+
+
+def _is_taken(pad: int) -> bool:
+    """Whether a size is what is taken away, as in the gradient of what adds it."""
+    return isinstance(pad, Size) and is_decided(lambda: pad <= 0)
 
 
 def _value(number: float, element: DType) -> object:

@@ -51,3 +51,17 @@ POSITIONS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("kind", POSITIONS)
 def test_positions_of_extremes(kind: str):
     check(POSITIONS[kind], training=False)
+
+
+PADS: dict[str, Callable[[Any], Any]] = {
+    "behind": lambda x: F.pad(x * 2, (0, -x.shape[3] % 4)) + 1,
+    "a number before": lambda x: F.pad(x * 2, (1, 0, 2, -x.shape[2] % 8), value=3.0) + 1,
+    "around": lambda x: F.pad(x * 2, (x.shape[2] // 2, x.shape[3] // 2)) + 1,
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("kind", PADS)
+def test_pads_of_any_extents(kind: str, training: bool):
+    """Up to a multiple, as in models of windows; gradients take away what was added."""
+    check(PADS[kind], training)

@@ -105,3 +105,33 @@ def test_repeats_that_are_sizes() -> None:
             np.testing.assert_array_equal(each, value)
             np.testing.assert_array_equal(evaluated, value)
     assert isinstance(native := program.native, SpecializedPrograms) and not native.made
+
+
+PADDED = """func.func @main(%x: tensor<3x?xf32> {graph.dims = ["", "n"]}, %row: tensor<1x?xf32> {graph.dims = ["", "m"]})
+    -> (tensor<4x?xf32>, tensor<?x?xf32>) {
+  %0 = graph.pad %x {pads = #graph.shape<0, m, 1, 4 * ((n + 3) floordiv 4) - n>, value = 2.0 : f64}
+      : (tensor<3x?xf32>) -> tensor<4x?xf32>
+  %1 = graph.pad %row {pads = #graph.shape<n, 0, 0, m>, mode = "edge"} : (tensor<1x?xf32>) -> tensor<?x?xf32>
+  %2 = graph.negative %1 : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  func.return %0, %2 : tensor<4x?xf32>, tensor<?x?xf32>
+}"""
+
+
+@needs_compiler
+@needs_guard_pages
+def test_pads_that_are_sizes() -> None:
+    text = text_of(parse(PADDED))
+    assert text_of(parse(text)) == text
+    program = fuse_opt.compile(text, "cpu")
+    for n, m in ((1, 1), (2, 5), (16, 3), (4, 33), (37, 2)):
+        x, row = np.arange(3 * n, dtype=np.float32).reshape(3, n), np.arange(m, dtype=np.float32)[None]
+        wanted = [
+            np.pad(x, ((0, 1), (m, -n % 4)), constant_values=2),
+            -np.pad(row, ((n, 0), (0, m)), mode="edge"),
+        ]
+        with guarded() as place:
+            found = list(map(np.array, program(place(x, at_end=True), place(row, at_end=n % 2 == 0))))
+        for each, value, evaluated in zip(found, wanted, fuse_opt.evaluate(text, x, row), strict=True):
+            np.testing.assert_array_equal(each, value)
+            np.testing.assert_array_equal(evaluated, value)
+    assert isinstance(native := program.native, SpecializedPrograms) and not native.made
