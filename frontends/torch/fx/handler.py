@@ -189,7 +189,7 @@ class Call:
     def common(self, *names: str) -> DType:
         """The type in which operands are compared."""
         given: list[Any] = [self.meta(name) for name in names]
-        kinds: list[Any] = [1 if isinstance(value, Size) else value for value in given]
+        kinds: list[Any] = [_kind(value) for value in given]
         first, *others = kinds
         dtype = first.dtype if not others else torch.result_type(first, others[0])
         return self.element(dtype)
@@ -206,6 +206,11 @@ class Call:
         given = self[name]
         listed: list[int] = [] if given is None else as_list(given)
         return [axis % max(rank, 1) for axis in listed] or list(range(rank))
+
+
+def _kind(value: Any) -> Any:
+    """A tensor, or a number of the same kind in the place of one that is known when the graph runs."""
+    return 1.0 if isinstance(value, torch.SymFloat) else 1 if isinstance(value, Size) else value
 
 
 def bound_arguments(node: Any) -> dict[str, Any]:

@@ -62,10 +62,9 @@ class Calls(Values):
         if place is None or place.root.view is None or (place.root.variable is not None and not place.root.donated):
             return None
         root, view, meta = place.root, place.root.view, self.metas(node)
-        if any(isinstance(extent, Size) for extent in (*view.shape, *view.strides)):
-            raise SizeRefusal(f"{target_name(node)}: a view of it is PyTorch's, and its extents are sizes")
+        shape, strides = self._traced_layout(node, place)
         with self._tracing(meta):
-            like = torch.empty_strided(view.shape, view.strides, dtype=root.dtype, device=meta.device)
+            like = torch.empty_strided(shape, strides, dtype=root.dtype, device=meta.device)
         whole = {node: Place(root, view)}
         reason = "is seen by a view that is PyTorch's"
         (copy,) = self._emit_call(aten.clone.default, (node,), {}, like, reason, whole)
@@ -74,6 +73,19 @@ class Calls(Values):
             return Place(copy.root, place.view)
         root.variable, root.memory = copy.root.variable, copy.root.memory  # the value lies there from now on
         return None
+
+    def _traced_layout(self, node: Any, place: Place) -> tuple[Any, Any]:
+        """Shape and strides of a node's root, with PyTorch's symbols where they have sizes."""
+        root, view = place.root, place.root.view
+        assert view is not None
+        if not any(isinstance(extent, Size) for extent in (*view.shape, *view.strides)):
+            return view.shape, view.strides
+        whole = (
+            self.metas(node if place.view == view else root.computed) if place.view == view or root.computed else None
+        )
+        if whole is None or own_view(whole) != view:
+            raise SizeRefusal(f"{target_name(node)}: a view of a part of it is PyTorch's, and its extents are sizes")
+        return whole.shape, whole.stride()
 
     def _call(self, node: Any, meta: Any, reason: str) -> None:
         """Makes the node a call of PyTorch's."""
@@ -178,7 +190,7 @@ class Calls(Values):
 
     def _argument(self, node: Any, operand: Callable[[SSAValue], int]) -> Any:
         """A node as the argument of a call."""
-        place = self.places.get(node)
+        place = self._place(node)
         if place is None:
             if node in self.parts:
                 return [
@@ -186,6 +198,12 @@ class Calls(Values):
                 ]
             raise NotImplementedError(f"'{node}' is nowhere")
         return self._located(place, operand)
+
+    def _place(self, node: Any) -> Place | None:
+        """Where a node's value lies; a float that follows from extents is computed by a call now."""
+        if node in self.floats and node not in self.places:
+            self._call(node, self.metas(node), "is a number that Python has to have")
+        return self.places.get(node)
 
     def _located(self, place: Place, operand: Callable[[SSAValue], int]) -> Any:
         root = place.root

@@ -22,6 +22,7 @@ from fuse_opt.frontends.torch.fx.handler import (
 )
 from fuse_opt.frontends.torch.fx.strides import View, dense_order, storage_view
 from fuse_opt.frontends.torch.importer.extern_calls import Calls
+from fuse_opt.frontends.torch.importer.float_numbers import is_float_number
 from fuse_opt.frontends.torch.importer.imported import Imported, Returned, Stored, Variable
 from fuse_opt.frontends.torch.importer.memory_places import (
     NUMBERS,
@@ -148,6 +149,10 @@ class Importer(Calls):
         if isinstance(meta, NUMBERS) or (meta is None and node.target is operator.getitem):
             self.counts.nodes -= 1
             return  # a number that is known
+        if is_float_number(node, meta, lambda item: item in self.floats or isinstance(self.metas(item), NUMBERS)):
+            self.counts.nodes -= 1
+            self.floats.add(node)
+            return
         if node.target is operator.getitem and node.args[0] in self.parts:
             self.counts.nodes -= 1
             parts = self.parts[node.args[0]]
@@ -254,7 +259,7 @@ class Importer(Calls):
         meta = self.metas(item)
         if not is_tensor(meta) and isinstance(meta, NUMBERS):
             return Returned(value=meta)
-        if (place := self.places.get(item)) is None:
+        if (place := self._place(item)) is None:
             raise NotImplementedError(f"returns '{item}', which is no tensor")
         root = place.root
         view = None if place.view == root.view else place.view

@@ -21,6 +21,7 @@ from fuse_opt.frontends.builder import Emitter
 from fuse_opt.frontends.torch.fx.api import ELEMENTS, is_tensor
 from fuse_opt.frontends.torch.fx.handler import NotCoveredError
 from fuse_opt.frontends.torch.fx.strides import contiguous_view, dense_order, layout_of
+from fuse_opt.frontends.torch.importer.float_numbers import float_number
 from fuse_opt.frontends.torch.importer.imported import Argument, AtenCall, Buffer, Counts
 from fuse_opt.frontends.torch.importer.memory_places import (
     Place,
@@ -79,6 +80,8 @@ class Values(ABC):
         """What the last call gave that has to come before the next of its kind."""
         self.counts = Counts()
         self.names: dict[Any, str] = {}
+        self.floats: set[Any] = set()
+        """Nodes that are floats computed from extents: calls only where Python has to have them."""
 
     def _read_argument(self, root: Root) -> SSAValue:
         """The root as an argument of the program, in the order of memory where it fills it."""
@@ -113,6 +116,9 @@ class Values(ABC):
     def value(self, node: Any) -> SSAValue:
         """The value of a node as a tensor in the order of its axes. Raises NotCoveredError where it is none."""
         if (found := self.values.get(node)) is None:
+            if node in self.floats:
+                found = self.values[node] = float_number(self.emit, node, self.value, self.metas)
+                return found
             place = self.places.get(node)
             if place is None:
                 raise NotCoveredError("takes several results as one")

@@ -53,6 +53,32 @@ def test_positions_of_extremes(kind: str):
     check(POSITIONS[kind], training=False)
 
 
+FLOATS: dict[str, Callable[[Any], Any]] = {
+    "batch norm": lambda x: F.batch_norm(x * 2, torch.zeros(3), torch.ones(3), training=True),
+    "instance norm": lambda x: F.instance_norm(x * 2) + 1,
+    "standard deviation": lambda x: torch.std(x * 2, 2) + 1,
+    "nearest": lambda x: F.interpolate(x * 2, size=(7, 9)) + 1,
+    "bilinear": lambda x: F.interpolate(x * 2, size=(7, 9), mode="bilinear") + 1,
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("kind", FLOATS)
+def test_floats_that_python_computes_from_extents(kind: str, training: bool):
+    """Shares, counts less one and steps between positions: the program computes them itself."""
+    check(FLOATS[kind], training)
+
+
+def test_floats_that_a_call_of_pytorchs_and_the_program_take():
+    """Python computes those that a kernel of PyTorch's is given."""
+
+    def scaled(x: Any) -> Any:
+        share = 1.0 / x.shape[2]
+        return torch.add(torch.tanh(x), x, alpha=share) * share + share
+
+    check(scaled, training=False, external=("aten.add.Tensor", "sym_float", "truediv"))
+
+
 PADS: dict[str, Callable[[Any], Any]] = {
     "behind": lambda x: F.pad(x * 2, (0, -x.shape[3] % 4)) + 1,
     "a number before": lambda x: F.pad(x * 2, (1, 0, 2, -x.shape[2] % 8), value=3.0) + 1,
@@ -65,3 +91,12 @@ PADS: dict[str, Callable[[Any], Any]] = {
 def test_pads_of_any_extents(kind: str, training: bool):
     """Up to a multiple, as in models of windows; gradients take away what was added."""
     check(PADS[kind], training)
+
+
+def test_views_that_only_pytorch_can_make():
+    def turned(x: Any) -> Any:
+        pairs = torch.stack([torch.sin(x), torch.cos(x)], -1)
+        return torch.view_as_real(torch.view_as_complex(pairs) * 1j).tanh()
+
+    names = ("aten.clone.default", "aten.view_as_complex.default", "aten.mul.Tensor", "aten.view_as_real.default")
+    check(turned, training=False, external=names)
