@@ -267,7 +267,7 @@ def _compile(
         with api.steered(options.decisions) as decisions:
             mark(imported.module, kind, options)
             program = _program(imported, options, saved, device if on_device else None, tried)
-        attempts = Attempts(imported, failed)
+        attempts = Attempts(imported, failed, device)
         if on_device:
             recorded = (
                 Recorded(attempts.stored, parameters, visible) if options.cuda_graphs and program.native.steps else None

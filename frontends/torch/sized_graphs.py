@@ -103,7 +103,7 @@ def compile_sized_graph(
         dump(Path(options.dump), kind, {**texts, "_call.py": found.text, "_report.txt": said})
     if isinstance(found, SizedText):
         return found.call
-    return Attempted(found.call, Attempts(imported, failed))
+    return Attempted(found.call, Attempts(imported, failed, device))
 
 
 def _sized_program(

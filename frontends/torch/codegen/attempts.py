@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fuse_opt.frontends.torch.fx.api import torch
@@ -19,24 +20,28 @@ class Attempts:
     drew in it are drawn again by what runs instead.
     """
 
-    def __init__(self, imported: Imported, failed: Failed) -> None:
+    def __init__(self, imported: Imported, failed: Failed, device: Any = None) -> None:
+        """Random numbers are drawn on the processor, and on a device where one is given."""
         self.stored = [imported.placeholders.index(each.argument) for each in imported.stored]
-        """The numbers of the arguments that are written to."""
+        """The numbers of the arguments that are written to before the call is at its end, or may be."""
         self.failed = failed
-        self._draws = any(draws(call.target) for call in imported.calls)
+        self._generators = generators(device) if any(draws(call.target) for call in imported.calls) else []
 
-    def __call__(self, call: Call, args: list[Any]) -> Any:
+    def __call__(self, call: Call, args: list[Any], most: int | None = None) -> Any:
+        """Where more than `most` bytes of arguments may be written to, nothing is undone: an error is raised as it is."""
         given = list(args)
+        if most is not None and sum(given[number].nbytes for number in self.stored) > most:
+            return call(args)
         before = [given[number].clone() for number in self.stored]
-        state = torch.get_rng_state() if self._draws else None
+        states = [get() for get, _ in self._generators]
         try:
             return call(args)
         except Exception as error:
             with torch.no_grad():
                 for number, contents in zip(self.stored, before, strict=True):
                     given[number].copy_(contents)
-            if state is not None:
-                torch.set_rng_state(state)
+            for state, (_, put) in zip(states, self._generators, strict=True):
+                put(state)
             args.clear()
             return self.failed(error, given)
 
@@ -55,6 +60,15 @@ class Attempted:
         found = self._call(args)
         self._ran = True
         return found
+
+
+def generators(device: Any) -> list[tuple[Callable[[], Any], Callable[[Any], None]]]:
+    """What gives the state of the random numbers of the processor, and of a device, and what sets it."""
+    found: list[tuple[Callable[[], Any], Callable[[Any], None]]] = [(torch.get_rng_state, torch.set_rng_state)]
+    if device is not None and device.type != "cpu":
+        module = torch.get_device_module(device)
+        found.append((partial(module.get_rng_state, device), partial(module.set_rng_state, device=device)))
+    return found
 
 
 def draws(target: Any) -> bool:

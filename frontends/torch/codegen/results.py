@@ -128,6 +128,12 @@ class Results(ABC):
         """Whether a result is left in an argument that the program overwrites."""
         return self.program.buffers[self.program.results[number].index].kind == "argument"
 
+    def written_by_steps(self) -> set[int]:
+        """The numbers of the arguments of the graph whose memory steps may write to; others are written to at the end."""
+        given = zip(self.imported.arguments, self.program.buffers, strict=False)
+        names = {argument.name for argument, buffer in given if buffer.kind == "argument" and buffer.donated}
+        return {number for number, name in enumerate(self.imported.placeholders) if name in names}
+
     def _stored_in_place(self) -> dict[int, Stored]:
         """By result that is left in an argument: the store that makes it just that, of the same layout and type."""
         found: dict[int, Stored] = {}

@@ -28,6 +28,8 @@ from fuse_opt.tools.compiler.sized import CallerSizes
 _strided = torch._C._dynamo.guards._reinterpret_tensor
 KEPT = 64
 """Vectors of numbers of which it is known what follows from them; the one that was met first goes."""
+_MOST_KEPT = 1 << 20
+"""Bytes of arguments that are copied for a call with new numbers in case that it fails: a cache that grows may be any."""
 Source = tuple[str, int, int | None]
 """A symbol, the position of an argument that is it or, with an axis, has it as an extent."""
 
@@ -159,8 +161,8 @@ class SizedText:
         attempts: Attempts,
     ) -> None:
         """
-        `otherwise` gives what runs calls whose numbers this program is not for; `attempts` run the first call, those with numbers
-        that are met first where no argument is written to, and else these up to when their first step runs. Raises SizeRefusal.
+        `otherwise` gives what runs calls whose numbers this program is not for; `attempts` run the first call, and those with
+        numbers that are met first: of these no arguments are kept that are large and written to by steps. Raises SizeRefusal.
         """
         self.native, self.stats = native, native.usual.stats
         self.symbols = sorted({one.name for one in native.symbols} | set(native.layout.names))
@@ -175,6 +177,7 @@ class SizedText:
         self._known: dict[tuple[int, ...], tuple[Any, ...]] = {}
         self._otherwise = otherwise
         self._attempts, self._ran = attempts, False
+        attempts.stored = sorted(writer.written_by_steps() & set(attempts.stored))
         self._met: dict[tuple[int, ...], None] = {}
         """The numbers of calls that were attempted last."""
         self._frames = native.frames
@@ -200,8 +203,8 @@ class SizedText:
     def _take(self, frame: _Frame, key: tuple[int, ...]) -> Call | None:
         """Makes a frame, which nobody uses, one for these numbers; what is to be called for them where the program is not."""
         frame.key = None
-        if key not in self._met and not (self._ran and self._attempts.stored):
-            return partial(self._attempts, partial(self._first, key))
+        if key not in self._met:
+            return partial(self._attempts, partial(self._first, key), most=_MOST_KEPT if self._ran else None)
         try:
             return self._made_for(frame, key)
         except Exception as error:

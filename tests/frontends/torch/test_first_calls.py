@@ -12,6 +12,7 @@ from torch_testing import compiled, torch
 from torch_testing import fresh as fresh
 
 from fuse_opt.dialects.types.size import SizeRefusal
+from fuse_opt.frontends.torch.codegen.attempts import generators
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.cpu.sized_frames import SizedFrame
 from fuse_opt.runtime.host import c_compiler
@@ -130,6 +131,76 @@ def test_sizes_that_are_refused_when_they_are_known(training: bool, monkeypatch:
     with one_warning("RuntimeError: more than fits"):
         for extents in ((4, 6), (4, 7), (4, 7), (4, 6)):
             compare(fast, softmax, extents, training)
+
+
+def test_arguments_are_as_before_what_fails_at_later_sizes():
+    """Small ones that steps write to are kept for calls at new sizes; the memory of large ones may be most of what there is."""
+    fast = compiled(adding, dynamic=True)
+    compare(fast, adding, (3, 5), False)
+    with one_warning("NotImplementedError: not for these sizes"):
+        _fails[0] = 1
+        compare(fast, adding, (4, 6), False)
+    compare(fast, adding, (4, 7), False)
+    fast = compiled(adding, dynamic=True)
+    compare(fast, adding, (3, 5), False)
+    _fails[0] = 1
+    with pytest.raises(NotImplementedError, match="not for these sizes"):
+        compare(fast, adding, (600, 500), False)
+    compare(fast, adding, (4, 7), False)
+
+
+def test_arguments_that_are_written_to_at_the_end_are_not_kept():
+    """They lie with gaps: what becomes their contents is copied to them."""
+
+    def gaps(x: Any, total: Any) -> Any:
+        part = total[:, ::2]
+        found = twice(torch.sin(x[:, ::2]) + part) * 3
+        part.add_(found)
+        return found
+
+    def run(call: Callable[..., Any]) -> list[Any]:
+        torch.manual_seed(1)
+        x, total = torch.randn(600, 1000), torch.ones(600, 2000)[:, ::2]
+        return [call(x, total), total]
+
+    fast = compiled(gaps, dynamic=True)
+    compare(fast, gaps, (3, 6), False)
+    with one_warning("NotImplementedError: not for these sizes"):
+        _fails[0] = 1
+        found = run(fast)
+    for ours, wanted in zip(found, run(gaps), strict=True):
+        torch.testing.assert_close(ours, wanted)
+
+
+class Generators:
+    """A device whose random numbers are those of a generator."""
+
+    def __init__(self) -> None:
+        self.one = torch.Generator()
+
+    def get_rng_state(self, device: Any) -> Any:
+        return self.one.get_state()
+
+    def set_rng_state(self, state: Any, device: Any) -> None:
+        self.one.set_state(state)
+
+
+def test_random_numbers_of_a_device_are_drawn_again(monkeypatch: pytest.MonkeyPatch):
+    """A stand-in for the device: its numbers and the processor's are those of a call that was made once."""
+    module = Generators()
+
+    def module_of(_: Any) -> Generators:
+        return module
+
+    monkeypatch.setattr(torch, "get_device_module", module_of)
+    kept = generators(torch.device("cuda", 0))
+    states = [get() for get, _ in kept]
+    wanted = [torch.rand(3), torch.rand(3, generator=module.one)]
+    for state, (_, put) in zip(states, kept, strict=True):
+        put(state)
+    for ours, expected in zip([torch.rand(3), torch.rand(3, generator=module.one)], wanted, strict=True):
+        assert torch.equal(ours, expected)
+    assert len(generators(torch.device("cpu"))) == 1
 
 
 def test_what_is_compiled_for_long_rows_only(monkeypatch: pytest.MonkeyPatch):
