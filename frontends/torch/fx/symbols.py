@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
+from math import lcm, prod
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from fuse_opt.dialects.interfaces.shapes import are_sizes_asked_for
-from fuse_opt.dialects.types.extents import largest, smallest
+from fuse_opt.dialects.types.extents import exact_quotient, is_decided, largest, smallest
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal, symbol
 from fuse_opt.dialects.types.symbol import MOST
 from fuse_opt.frontends.torch.fx.api import torch
@@ -56,6 +59,15 @@ def _read(expression: Any, environment: Any) -> Extent | None:
     return reduce(join, known) if join is not None and len(known) == len(parts) else None
 
 
+def _quotient(a: Extent, b: Extent) -> Extent:
+    """Also by a size, which is above 0, that divides it."""
+    if not isinstance(b, Size):
+        return a // b
+    if (exact := exact_quotient(a, b)) is None or not is_decided(lambda: b > 0):
+        raise SizeRefusal(f"cannot divide '{a}' by '{b}'")
+    return exact
+
+
 def _power(base: Extent, exponent: Extent) -> Extent:
     if isinstance(exponent, Size) or exponent < 0:
         raise SizeRefusal(f"expected a number as the exponent of '{base}', got '{exponent}'")
@@ -66,8 +78,8 @@ _JOINS: dict[str, Callable[[Extent, Extent], Extent]] = {
     "Add": lambda a, b: a + b,
     "Mul": lambda a, b: a * b,
     "Pow": _power,
-    "FloorDiv": lambda a, b: a // b,
-    "CleanDiv": lambda a, b: a // b,
+    "FloorDiv": _quotient,
+    "CleanDiv": _quotient,
     "Mod": lambda a, b: a % b,
     "PythonMod": lambda a, b: a % b,
     "Max": largest,
@@ -84,4 +96,48 @@ def _symbol(found: Any, environment: Any) -> Extent | None:
     limits = environment.var_to_range[found]
     least = max(int(limits.lower), 0) if limits.lower.is_Integer else 0
     most = min(int(limits.upper), MOST) if limits.upper.is_Integer else MOST
-    return symbol(str(found), least, most, typical=min(max(int(hint), _USUAL, least), most))
+    multiple = lcm(*_divisors(found, environment))
+    usual = min(max(int(hint), _USUAL, least), most) // multiple * multiple
+    return symbol(str(found), least, most, multiple, typical=usual if usual >= least else int(hint))
+
+
+def _divisors(found: Any, environment: Any) -> Iterable[int]:
+    """Numbers that divide a symbol, as guards say: what is cut into parts of a number is made of whole ones."""
+    known = _KNOWN.get(environment)
+    if known is None or known[0] != len(environment.guards):
+        known = _KNOWN[environment] = len(environment.guards), _divisible(environment)
+    return known[1].get(found, ())
+
+
+_KNOWN: WeakKeyDictionary[Any, tuple[int, dict[Any, list[int]]]] = WeakKeyDictionary()
+"""By environment: of how many guards, and what divides each symbol."""
+
+
+def _divisible(environment: Any) -> dict[Any, list[int]]:
+    """By symbol what divides it: guards say `s % m == 0`, or of products that `s * t == m * (s // m) * n * (t // n)`."""
+    found: dict[Any, list[int]] = {}
+    for rest in environment.divisible:
+        if type(rest).__name__ == "Mod" and rest.args[1].is_Integer:
+            found.setdefault(rest.args[0], []).append(int(rest.args[1]))
+    for guard in environment.guards:
+        if type(guard.expr).__name__ != "Equality" or guard.expr.rhs == 0:
+            continue
+        for whole, parts in ((guard.expr.lhs, guard.expr.rhs), (guard.expr.rhs, guard.expr.lhs)):
+            for one, number in _cut_parts(whole / parts):
+                found.setdefault(one, []).append(number)
+    return found
+
+
+def _cut_parts(ratio: Any) -> list[tuple[Any, int]]:
+    """Symbols and numbers that divide them where this ratio is 1: none of `m * (s // m)` is more than its symbol."""
+    wholes, several = ratio.as_numer_denom()
+    factor, floors = several.as_coeff_Mul()
+    pairs = [floor.args for floor in _factors(floors) if type(floor).__name__ == "FloorDiv"]
+    if not pairs or len(pairs) != len(_factors(floors)) or not all(s.is_Symbol and m.is_Integer for s, m in pairs):
+        return []
+    is_same = Counter(s for s, _ in pairs) == Counter(_factors(wholes)) and prod(int(m) for _, m in pairs) == factor
+    return [(s, int(m)) for s, m in pairs] if is_same else []
+
+
+def _factors(product: Any) -> Sequence[Any]:
+    return product.args if product.is_Mul else (product,)

@@ -22,14 +22,22 @@ def fresh():
     torch.manual_seed(0)
 
 
-def check(call: Callable[..., Any], training: bool, external: tuple[str, ...] = (), extents: Any = EXTENTS) -> None:
-    """One program for each graph, with these calls of PyTorch's kernels; errors of f32 beside eager's."""
+def check(
+    call: Callable[..., Any],
+    training: bool,
+    external: tuple[str, ...] = (),
+    extents: Any = EXTENTS,
+    channels: bool = True,
+) -> None:
+    """One program for each graph, with these calls of PyTorch's kernels; numbers of `channels` may be those of all calls."""
     fast = torch.compile(call, backend=fuse_opt, dynamic=True, options={"strict": True})
     with collect_reports() as reports:
         for each in extents:
             x = torch.randn(each)
             x[..., 0] = x[..., -1]  # equal ones are anywhere
-            torch._dynamo.mark_static(given := x.clone().requires_grad_(training), 1)
+            given = x.clone().requires_grad_(training)
+            if channels:
+                torch._dynamo.mark_static(given, 1)
             wanted = call(plain := x.clone().requires_grad_(training))
             torch.testing.assert_close(found := fast(given), wanted, rtol=1e-4, atol=1e-5, check_stride=True)
             if training and wanted.requires_grad:
@@ -91,6 +99,28 @@ PADS: dict[str, Callable[[Any], Any]] = {
 def test_pads_of_any_extents(kind: str, training: bool):
     """Up to a multiple, as in models of windows; gradients take away what was added."""
     check(PADS[kind], training)
+
+
+def windows(x: Any) -> Any:
+    """Of 2x2, as Swin has them."""
+    batch, channels, rows, columns = x.shape
+    parts = (x * 2).view(batch, channels, rows // 2, 2, columns // 2, 2).permute(0, 2, 4, 1, 3, 5)
+    return parts.reshape(-1, channels, 4).softmax(-1)
+
+
+PARTS: dict[str, Callable[[Any], Any]] = {
+    "windows": windows,
+    "group norm": lambda x: F.group_norm(x * 2, 2) + 1,
+    "shuffle": lambda x: F.pixel_shuffle(x * 2, 2) + 1,
+    "unshuffle": lambda x: F.pixel_unshuffle(x * 2, 2) + 1,
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("kind", PARTS)
+def test_extents_that_are_cut_into_parts(kind: str, training: bool):
+    """Guards say that parts are whole: they divide extents, also where a product of several says so."""
+    check(PARTS[kind], training, extents=((2, 8, 4, 6), (3, 12, 8, 10), (2, 16, 34, 4), (5, 8, 6, 64)), channels=False)
 
 
 def test_views_that_only_pytorch_can_make():
