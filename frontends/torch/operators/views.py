@@ -13,6 +13,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, DType
 from fuse_opt.dialects.types.extents import is_decided
 from fuse_opt.dialects.types.size import Size
+from fuse_opt.frontends.torch.fx.api import as_list
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
 VIEWS, handler = handlers()
@@ -209,7 +210,31 @@ def _repeat(call: Call) -> SSAValue:
 
 @handler("aten.roll.default")
 def _roll(call: Call) -> SSAValue:
-    return call.emit.roll(call.tensor("self"), shifts=call["shifts"], axes=call["dims"] or None)
+    x, shifts, axes = call.tensor("self"), as_list(call["shifts"]), as_list(call["dims"])
+    if not any(isinstance(n, Size) for n in (*shape(x), *shifts)):
+        return call.emit.roll(x, shifts=shifts, axes=axes or None)
+    if not axes:
+        x, axes = call.reshaped(x, [prod(call.shape)]), [0]
+    for shift, axis in zip(shifts, axes, strict=True):
+        x = _rolled(call, x, shift, axis % len(shape(x)))
+    return call.reshaped(x, call.shape)
+
+
+def _rolled(call: Call, x: SSAValue, shift: int, axis: int) -> SSAValue:
+    """Along an axis of any extent, by a size or number that is not more than that."""
+    extents = list(shape(x))
+    extent = extents[axis]
+    if not is_decided(lambda: -extent <= shift <= extent):
+        raise NotCoveredError("may go round more than once")
+    if not isinstance(shift, Size):
+        return call.emit.roll(x, shifts=[shift], axes=[axis])
+    if not is_decided(lambda: shift >= 0) and not is_decided(lambda: shift <= 0):
+        raise NotCoveredError("may go round in either direction")
+    first = extent - shift if is_decided(lambda: shift >= 0) else -shift
+    starts, stops = [0] * len(extents), list(extents)
+    starts[axis] = stops[axis] = first
+    ends = call.emit.slice(x, starts=starts, stops=extents)
+    return call.emit.concat(ends, call.emit.slice(x, starts=[0] * len(extents), stops=stops), axis=axis)
 
 
 @handler("aten.tril.default", "aten.triu.default")
@@ -253,5 +278,11 @@ def _iota(call: Call) -> SSAValue:
 
 
 def _counted(call: Call, start: float, step: float) -> SSAValue:
+    if isinstance(start, Size) or isinstance(step, Size):
+        if call.dtype.is_float:
+            raise NotCoveredError("counts in floats from or by what a call says")
+        places = call.emit.iota(shape=list(call.shape), dtype=call.dtype, axis=0)
+        scaled = call.emit.multiply(places, call.number(step, call.dtype))
+        return call.emit.add(scaled, call.number(start, call.dtype))
     values = {"start": _value(start, call.dtype), "step": _value(step, call.dtype)}
     return call.emit.iota(shape=list(call.shape), dtype=call.dtype, axis=0, **values)

@@ -101,6 +101,26 @@ def test_pads_of_any_extents(kind: str, training: bool):
     check(PADS[kind], training)
 
 
+MOVED: dict[str, Callable[[Any], Any]] = {
+    "rolled": lambda x: torch.roll(x * 2, (x.shape[2] // 2, -1), (2, 3)) + 1,
+    "rolled back": lambda x: torch.roll(x * 2, (-x.shape[2] // 2, 1 - x.shape[3]), (2, 3)) + 1,
+    "rolled as a whole": lambda x: torch.roll(x * 2, x.shape[3]) + 1,
+    "counted down": lambda x: x * torch.arange(x.shape[3], 0, -1) + torch.arange(x.shape[2], x.shape[2] + x.shape[3]),
+}
+
+
+@pytest.mark.parametrize("kind", MOVED)
+def test_numbers_of_extents_that_say_where_elements_go(kind: str):
+    check(MOVED[kind], training=kind == "rolled")
+
+
+def test_what_may_go_round_more_than_once_is_one_call_of_pytorchs():
+    def far(x: Any) -> Any:
+        return torch.roll(x * 2, 40, 3) + 1
+
+    check(far, training=False, external=("aten.roll.default",))
+
+
 def windows(x: Any) -> Any:
     """Of 2x2, as Swin has them."""
     batch, channels, rows, columns = x.shape
