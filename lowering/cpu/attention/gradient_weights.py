@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects import arith, memref, scf
+from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import SSAValue
 
@@ -12,7 +12,6 @@ from fuse_opt.dialects.analysis.contractions.attention_gradients import Attentio
 from fuse_opt.dialects.analysis.loop_body import Store
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums, block_place
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
-from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.scope import Scope
 
 
@@ -26,20 +25,10 @@ class GradientWeights(BlockEpilogue):
         self.raws = {each.raw: block for each, block in zip(of.scores, blocks, strict=False)}
         self.blocks = blocks
 
-    def over_columns(self, row: Scope, sums: Sums, columns: Sequence[SSAValue], start: SSAValue) -> None:
-        stage = Stage((self.row, self.column), stores=list(self.loop_body.stores))
-        inner = self.column_scope(row, sums, start)
-        at = inner.index(block_place(sums))
-        for load in self.loop_body.loads():
-            if (block := self.raws.get(load.value)) is not None:
-                value = inner.add(memref.LoadOp.get(block.memory, [at]))
-                value.name_hint = load.value.name_hint
-                self.emitter.define(load, value, inner)
-        self.emitter.emit(stage.roots(), inner, stage)
-        self.store(stage.stores, inner)
-        inner.block.add_op(scf.ReduceOp())
-        lower, upper = columns
-        row.block.add_op(self.parallel(inner.block, lower, upper))
+    def block_value(self, value: SSAValue, sums: Sums, row: Scope, inner: Scope) -> SSAValue | None:
+        if (block := self.raws.get(value)) is None:
+            return None
+        return inner.add(memref.LoadOp.get(block.memory, [inner.index(block_place(sums))]))
 
     def store(self, stores: Sequence[Store], scope: Scope) -> None:
         at = scope.index(block_place(self.blocks[0]))

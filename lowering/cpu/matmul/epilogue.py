@@ -156,16 +156,8 @@ class BlockEpilogue(StageLoops):
         """Stores the columns of a row within the bounds; the block begins at column `start`."""
         stage = Stage((self.row, self.column), stores=list(self.loop_body.stores))
         inner = self.column_scope(row, sums, start)
-        place = block_place(sums)
-        factor = (
-            None
-            if sums.factors is None
-            else row.add(memref.LoadOp.get(sums.factors, [row.dim_value(_block_row(sums))]))
-        )
         for load in self.loop_body.loads():
-            if load.value is self.raw:  # rounded, where sums are of a wider type
-                value = inner.add(memref.LoadOp.get(sums.memory, [inner.index(place)]))
-                value = value if factor is None else inner.add(arith.MulfOp(value, factor))
+            if (value := self.block_value(load.value, sums, row, inner)) is not None:
                 value.name_hint = load.value.name_hint
                 self.emitter.define(load, value, inner)
         self.emitter.emit(stage.roots(), inner, stage)
@@ -173,6 +165,15 @@ class BlockEpilogue(StageLoops):
         inner.block.add_op(scf.ReduceOp())
         lower, upper = columns
         row.block.add_op(self.parallel(inner.block, lower, upper))
+
+    def block_value(self, value: SSAValue, sums: Sums, row: Scope, inner: Scope) -> SSAValue | None:
+        """The element of the block that a value is, rounded where sums are of a wider type; None for any other value."""
+        if value is not self.raw:
+            return None
+        factors = sums.factors
+        factor = factors and row.add(memref.LoadOp.get(factors, [row.dim_value(_block_row(sums))]))
+        found = inner.add(memref.LoadOp.get(sums.memory, [inner.index(block_place(sums))]))
+        return found if factor is None else inner.add(arith.MulfOp(found, factor))
 
     def column_scope(self, row: Scope, sums: Sums, start: SSAValue) -> Scope:
         """The body of a loop over columns of a row of a block that begins at column `start`."""
