@@ -61,21 +61,19 @@ def fixed(source: ModuleOp, function: str | None, inputs: Sequence[Any]) -> Modu
     return specialize(source, function, tuple(tuple(array.shape) for array in inputs))
 
 
+def _compiler(given: argparse.Namespace, pipeline: str | None) -> Callable[..., CompiledProgram]:
+    """Compiles with the options that are given."""
+    options = {name: getattr(given, name) for name in ("function", "backend", "budget", "tuned")}
+    return partial(compile_program, pipeline=pipeline, **options)
+
+
 def check_kernels(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[Any], pipeline: str | None) -> bool:
     """Compares each kernel with the reference and prints the table; whether all are within their bounds."""
     source = fixed(source, given.function, inputs)
-    compiled: Callable[[str], CompiledProgram] = partial(
-        compile_program,
-        source,
-        pipeline=pipeline,
-        function=given.function,
-        backend=given.backend,
-        budget=given.budget,
-        tuned=given.tuned,
-    )
+    compiled = _compiler(given, pipeline)
     table = CheckTable(Path(FOLDER), given.all)
     for name in given.against:
-        program = compiled(TARGETS[name])
+        program = compiled(source, TARGETS[name])
         arrays = program.signature.convert_inputs(inputs)
         check_each(program.module, given.function, arrays, name, table.watcher(name))
     if given.stats == "json":
@@ -110,14 +108,7 @@ def profile_call(
     plans: Callable[[], Front],
 ) -> None:
     """Times the kernels of a program, prints the table, and writes the trace and the report, with plans, that are asked for."""
-    compiled = partial(
-        compile_program,
-        pipeline=pipeline,
-        function=given.function,
-        backend=given.backend,
-        budget=given.budget,
-        tuned=given.tuned,
-    )
+    compiled = _compiler(given, pipeline)
     program = compiled(source)
     given_now = [a for a, v in zip(inputs, program.signature.arguments, strict=True) if not v.frozen]
     program.freeze({number: inputs[number] for number, v in enumerate(program.signature.arguments) if v.frozen})
