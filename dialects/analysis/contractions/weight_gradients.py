@@ -17,7 +17,7 @@ from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_sized, is_static
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import F32, F64, DType
-from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 FEWEST_COLUMNS = 8
@@ -97,6 +97,8 @@ def weight_gradient_problem(op: OpaqueOp) -> Unschedulable | None:
         return Unschedulable("element-type", f"'{op.name}' widens a batch of unknown extent", op)
     if not estimate(of.operations):
         return Unschedulable("extents", f"'{op.name}' sums up nothing", op)
+    if not all(map(is_number, of.positions)):
+        return Unschedulable("extents", f"'{op.name}' sums over positions of unknown extents", op)
     if of.taps > MOST_TAPS:
         return Unschedulable("large-window", f"'{op.name}' has windows of {of.taps} elements", op)
     if (size := _least_copy(of) * sums_of(op).itemsize) > LARGEST_COPY:

@@ -150,3 +150,20 @@ def test_views_that_only_pytorch_can_make():
 
     names = ("aten.clone.default", "aten.view_as_complex.default", "aten.mul.Tensor", "aten.view_as_real.default")
     check(turned, training=False, external=names)
+
+
+def test_gradients_by_weights_of_images_of_any_extents_are_pytorchs():
+    """Also of the first layer, whose input has no gradient: its sums asked for a program for each set of extents."""
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, 2, 1), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3, groups=8))
+    fast = torch.compile(module, backend=fuse_opt, dynamic=True, options={"strict": True})
+    with collect_reports() as reports:
+        for extents in ((2, 3, 16, 21), (3, 3, 29, 18), (2, 3, 9, 40)):
+            x = torch.randn(extents)
+            found, wanted = (
+                torch.autograd.grad((call(x) ** 2).sum(), list(module.parameters())) for call in (fast, module)
+            )
+            for ours, theirs in zip(found, wanted, strict=True):
+                torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+    forward, backward = reports.graphs
+    assert not forward.counts.external
+    assert backward.counts.external == {"aten.convolution_backward.default": 2}
