@@ -186,10 +186,27 @@ FO_FN fo_i64 fo_within_f32_i64(float x) {
   return fo_whole_f64(x);
 }
 
-/* fo_cast_{f32|f64}_{u32|u64|i32|i64}: toward zero, clamped to the type's range; NaN is 0. */
+/* fo_cast_f32_{u32|u64|i32|i64}: toward zero, clamped to the type's range; NaN is 0. */
 FO_FN fo_u32 fo_cast_f32_u32(float x) {
   float c = x < {0x1p32f|0x1p64f|0x1p31f|0x1p63f} ? x : 0.0f;
   FO_KEPT float low = {0.0f|0.0f|-0x1p31f|-0x1p63f};
   c = low > c ? low : c;
   return x >= {0x1p32f|0x1p64f|0x1p31f|0x1p63f} ? {0xffffffffu|0xffffffffffffffff|0x7fffffff|0x7fffffffffffffff} : {(fo_u32)c|(fo_u32)c|(fo_u32)c|fo_whole_f64(c)};
+}
+
+/* fo_cast_f64_{u32|u64|i64}: the same. */
+FO_FN fo_u32 fo_cast_f64_u32(double x) {
+  double c = x < {0x1p32|0x1p64|0x1p63} ? x : 0.0;
+  FO_KEPT double low = {0.0|0.0|-0x1p63};
+  c = low > c ? low : c;
+  return x >= {0x1p32|0x1p64|0x1p63} ? {0xffffffffu|0xffffffffffffffff|0x7fffffffffffffff} : {(fo_u32)c|(fo_u32)c|fo_whole_f64(c)};
+}
+
+/* fo_cast_f64_i32: the same; f64 has both ends, so that none is chosen among integers, by masks of other widths. */
+FO_FN fo_i32 fo_cast_f64_i32(double x) {
+  x = x == x ? x : 0.0;
+  FO_KEPT double low = -0x1p31, high = 0x7fffffff;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
+  return (fo_i32)x;
 }
