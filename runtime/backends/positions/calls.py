@@ -14,20 +14,11 @@ import numpy as np
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, ConfigValue, LibraryCall
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler
-from fuse_opt.runtime.host.c_records import fields_of, runtime_text
+from fuse_opt.runtime.host.c_records import address_in, fields_of, runtime_text
 from fuse_opt.runtime.host.program_call import LoopRow
 from fuse_opt.runtime.host.thread_pool import num_threads
 
 _SOURCE, ORDERS = "backends/positions/indexing_tasks.c", "backends/positions/order_tasks.c"
-_TASKS = (
-    "fuse_gather_rows",
-    "fuse_check_rows",
-    "fuse_put_rows",
-    "fuse_gather_lines",
-    "fuse_put_lines",
-    "fuse_run_totals",
-    "fuse_search_lines",
-)
 TASK_BYTES = 32 << 10
 """What a task moves."""
 MOST_RANGES = 16
@@ -94,16 +85,24 @@ class IndexingCall:
 
 
 @functools.cache
-def task_library() -> ctypes.CDLL | None:
-    """The compiled tasks; None without a C compiler."""
+def task_library(task: str, kind: int) -> ctypes.CDLL | None:
+    """
+    One compiled task, for elements of the type of that number: all of them take a compiler ten seconds. None where nothing
+    compiles it.
+    """
     if (compiler := find_c_compiler()) is None:
         return None
+    text, chosen = runtime_text(_SOURCE) + runtime_text(ORDERS), [f"-DTASK={task}", f"-DTYPE={kind}"]
     try:
-        return compiler.load_shared(
-            runtime_text(_SOURCE) + runtime_text(ORDERS), DiskCache(), _TASKS, ["-ffp-contract=off"]
-        )
+        return compiler.load_shared(text, DiskCache(), ["fuse_task"], ["-ffp-contract=off", *chosen])
     except (CompileError, OSError):
         return None
+
+
+def task_address(task: str, kind: int) -> int | None:
+    """Of the task; None where there is none."""
+    library = task_library(task, kind)
+    return None if library is None else address_in(library, "fuse_task")
 
 
 def itemsize_of(ref: BufferRef) -> int:
@@ -131,8 +130,8 @@ class CallMaker:
 
     call: LibraryCall
     table: int
-    address: Callable[[str], int]
-    """Of a task."""
+    address: Callable[[str, int], int | None] = task_address
+    """Of a task, for elements of the type of that number."""
 
     @property
     def x(self) -> BufferRef:
@@ -171,11 +170,13 @@ class CallMaker:
         record: RowsRecord | LinesRecord,
         indices: Sequence[Indices],
         refs: Sequence[BufferRef],
-    ) -> IndexingCall:
-        """The loop, whose operands of indices are these."""
+    ) -> IndexingCall | None:
+        """The loop, whose operands of indices are these; None where nothing compiles it."""
+        if (address := self.address(task, record.type)) is None:
+            return None
         entries, fault = (Indices * max(len(indices), 1))(*indices), Fault()
         record.indices, record.fault = ctypes.addressof(entries), ctypes.addressof(fault)
-        row = LoopRow(self.address(task), ctypes.addressof(record), tasks, 1)
+        row = LoopRow(address, ctypes.addressof(record), tasks, 1)
         shapes = tuple(ref.shape for ref in refs)
         return IndexingCall(row, (record, entries, fault), fault if refs else None, shapes, self.call)
 
@@ -200,12 +201,12 @@ class CallMaker:
         record.extents = (ctypes.c_int64 * MOST_AXES)(*together)
         return record
 
-    def reading(self, record: RowsRecord, named: Named) -> IndexingCall:
+    def reading(self, record: RowsRecord, named: Named) -> IndexingCall | None:
         record.chunk = max(1, TASK_BYTES // record.bytes)
         tasks = -(-record.outer * record.count // record.chunk)
         return self.done("fuse_gather_rows", tasks, record, named.indices, named.refs)
 
-    def writing(self, record: RowsRecord, named: Named) -> IndexingCall:
+    def writing(self, record: RowsRecord, named: Named) -> IndexingCall | None:
         """Tasks that are parts of the rows: no more than threads, as each looks at all indices, and few of few bytes."""
         parts = min((record.rows + record.count) * record.bytes // (4 * TASK_BYTES), num_threads())
         record.chunk = -(-record.rows // max(1, min(MOST_RANGES, record.rows, parts)))

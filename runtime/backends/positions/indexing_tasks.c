@@ -3,9 +3,13 @@
  * that the result does not depend on the number of threads.
  *
  * All memory is in C order. An index counts from the end where it is negative; for one that is out of range the run fails,
- * and the first such (by axis, then by place) is noted. */
+ * and the first such (by axis, then by place) is noted.
+ *
+ * One of the tasks is compiled at a time, TASK, for elements of the type of the number TYPE. */
 #include <stdint.h>
 #include <string.h>
+
+#define FUSE_TASK static inline __attribute__((unused)) void
 
 /* Memory of a run: what a cell of its table holds, and bytes from there. */
 #define AT(record, name) (*(record)->name + (record)->name##_offset)
@@ -169,7 +173,7 @@ static void gather(const char *x, char *out, const int64_t *rows, int64_t count,
 }
 
 #define KEPT 2048 /* places that are resolved once for all outer positions of a task */
-void fuse_gather_rows(void *arg, long begin, long end) {
+FUSE_TASK fuse_gather_rows(void *arg, long begin, long end) {
   struct fuse_rows *call = arg;
   const char *x = AT(call, x);
   char *out = AT(call, out);
@@ -187,7 +191,7 @@ void fuse_gather_rows(void *arg, long begin, long end) {
 }
 
 /* The rows that places name, as integers of `bytes`; 0 for a place that names none, which nobody is to read at. */
-void fuse_check_rows(void *arg, long begin, long end) {
+FUSE_TASK fuse_check_rows(void *arg, long begin, long end) {
   struct fuse_rows *call = arg;
   char *out = AT(call, out);
   int64_t last = end * call->chunk, rows[BATCH];
@@ -244,10 +248,20 @@ struct places {
       PUT_ELEMENTS(type, wide, 4, SMALLER) \
     } \
   }
-#define ALL_TYPES(X) \
-  X(0, i8, int8_t, uint32_t) X(1, i16, int16_t, uint32_t) X(2, i32, int32_t, uint32_t) X(3, i64, int64_t, uint64_t) \
-  X(4, ui8, uint8_t, uint32_t) X(5, ui16, uint16_t, uint32_t) X(6, ui32, uint32_t, uint32_t) \
-  X(7, ui64, uint64_t, uint64_t) X(8, f32, float, float) X(9, f64, double, double)
+/* Of all types the one that is asked for. */
+#define OF_TYPE_0(X) X(0, i8, int8_t, uint32_t)
+#define OF_TYPE_1(X) X(1, i16, int16_t, uint32_t)
+#define OF_TYPE_2(X) X(2, i32, int32_t, uint32_t)
+#define OF_TYPE_3(X) X(3, i64, int64_t, uint64_t)
+#define OF_TYPE_4(X) X(4, ui8, uint8_t, uint32_t)
+#define OF_TYPE_5(X) X(5, ui16, uint16_t, uint32_t)
+#define OF_TYPE_6(X) X(6, ui32, uint32_t, uint32_t)
+#define OF_TYPE_7(X) X(7, ui64, uint64_t, uint64_t)
+#define OF_TYPE_8(X) X(8, f32, float, float)
+#define OF_TYPE_9(X) X(9, f64, double, double)
+#define OF_TYPE(X, number) OF_TYPE_##number(X)
+#define ONE_TYPE(X, number) OF_TYPE(X, number)
+#define ALL_TYPES(X) ONE_TYPE(X, TYPE)
 ALL_TYPES(JOINS)
 ALL_TYPES(PUTS)
 
@@ -276,7 +290,7 @@ static void put_elements(int64_t type, int64_t join, char *to, const char *from,
 }
 
 /* The rows from `begin` on, as many as a task has: first what is there, then all updates that name one of them. */
-void fuse_put_rows(void *arg, long begin, long end) {
+FUSE_TASK fuse_put_rows(void *arg, long begin, long end) {
   struct fuse_rows *call = arg;
   const char *x = AT(call, x), *values = AT(call, values);
   char *out = AT(call, out);
@@ -345,7 +359,7 @@ static void gather_whole(const struct fuse_lines *call, int64_t at, int64_t last
 }
 
 /* The tasks are blocks of the places (outer, count), `block` of them each, with all of the inner axis. */
-void fuse_gather_lines(void *arg, long begin, long end) {
+FUSE_TASK fuse_gather_lines(void *arg, long begin, long end) {
   struct fuse_lines *call = arg;
   int64_t inner = call->inner, bytes = call->bytes, rows[BATCH];
   int64_t line = inner > 1 ? inner : call->count; /* elements that are side by side, all of one outer position */
@@ -421,7 +435,7 @@ static void put_block(struct fuse_lines *call, int64_t outer, int64_t low, int64
     }
 }
 
-void fuse_put_lines(void *arg, long begin, long end) {
+FUSE_TASK fuse_put_lines(void *arg, long begin, long end) {
   struct fuse_lines *call = arg;
   int64_t blocks = (call->inner + call->block - 1) / call->block;
   for (int64_t task = begin; task < end; task++) {

@@ -11,16 +11,14 @@ from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall
 from fuse_opt.lowering.reference.kernels.costs import NATIVE_CALL, moving_cost
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.backends.positions import indexing, orders
-from fuse_opt.runtime.backends.positions.calls import CallMaker, IndexingCall, task_library
+from fuse_opt.runtime.backends.positions.calls import CallMaker, IndexingCall
 from fuse_opt.runtime.backends.positions.python_calls import loops_or
-from fuse_opt.runtime.host.c_records import address_in
 
 
 def indexing_call(call: LibraryCall, table: int) -> IndexingCall | None:
     """The call on the buffers of `table`; None where it is no such call, or one that is not for these loops."""
-    if (make := _MAKERS.get(call.implementation)) is None or (library := task_library()) is None:
-        return None
-    return make(CallMaker(call, table, functools.partial(address_in, library)))
+    make = _MAKERS.get(call.implementation)
+    return None if make is None else make(CallMaker(call, table))
 
 
 _MAKERS: Mapping[str, Callable[[CallMaker], IndexingCall | None]] = {
@@ -57,7 +55,7 @@ def _refusal(name: str, site: Site) -> str | None:
     refs = tuple(BufferRef(0, 0, tensor.usual_shape, tensor.dtype) for tensor in tensors)
     count = len(site.operands)
     call = LibraryCall(name, site.name, refs[:count], refs[count:], site.config, _never)
-    return None if _MAKERS[name](CallMaker(call, 0, lambda task: 0)) is not None else "form"
+    return None if _MAKERS[name](CallMaker(call, 0, lambda task, kind: 0)) is not None else "form"
 
 
 def _never(inputs: object, outputs: object, config: object) -> None:

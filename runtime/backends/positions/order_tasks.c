@@ -77,19 +77,14 @@
     else if (joins_sums) run_lines_##name(call, outer, 1, 0); \
     else run_lines_##name(call, outer, 0, 0); \
   }
-TOTALS(0, i8, int8_t, uint32_t)
-TOTALS(1, i16, int16_t, uint32_t)
-TOTALS(2, i32, int32_t, uint32_t)
-TOTALS(3, i64, int64_t, uint64_t)
-TOTALS(4, ui8, uint8_t, uint32_t)
-TOTALS(5, ui16, uint16_t, uint32_t)
-TOTALS(6, ui32, uint32_t, uint32_t)
-TOTALS(7, ui64, uint64_t, uint64_t)
+#if TYPE == 8
 TOTALS(8, f32, float, double)
-TOTALS(9, f64, double, double)
+#else
+ALL_TYPES(TOTALS)
+#endif
 
 /* The tasks are blocks of the inner axis of each outer position; where that has one element, of the outer one. */
-void fuse_run_totals(void *arg, long begin, long end) {
+FUSE_TASK fuse_run_totals(void *arg, long begin, long end) {
   struct fuse_lines *call = arg;
   int64_t of_lines = call->inner == 1, whole = of_lines ? call->outer : call->inner, blocks = (whole + call->block - 1) / call->block;
   for (int64_t task = begin; task < end; task++) {
@@ -140,7 +135,7 @@ void fuse_run_totals(void *arg, long begin, long end) {
 ALL_TYPES(SEARCH)
 
 /* The tasks are blocks of the values. */
-void fuse_search_lines(void *arg, long begin, long end) {
+FUSE_TASK fuse_search_lines(void *arg, long begin, long end) {
   struct fuse_lines *call = arg;
   int64_t first = begin * call->block, last = end * call->block, bytes = call->bytes;
   if (last > call->count) last = call->count;
@@ -154,4 +149,8 @@ void fuse_search_lines(void *arg, long begin, long end) {
     ALL_TYPES(CASE)
 #undef CASE
   }
+}
+
+void fuse_task(void *arg, long begin, long end) {
+  TASK(arg, begin, end);
 }

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from fuse_opt.lowering.program import NUMPY_NAMES, Array, BufferRef, Config, LibraryCall, Run
-from fuse_opt.runtime.backends.positions.calls import CallMaker, IndexingCall, task_library
+from fuse_opt.runtime.backends.positions.calls import CallMaker, IndexingCall
 from fuse_opt.runtime.host import thread_pool
-from fuse_opt.runtime.host.c_records import address_in
 
 _NAMES = {np.dtype(given): name for name, given in NUMPY_NAMES.items()}
 _PARALLEL_FOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long, ctypes.c_long)
@@ -46,8 +44,8 @@ def _maker(
     known = [name for name in names if name is not None]
     if len(known) < len(names) or not all(array.size and array.flags.c_contiguous for array in arrays):
         return None
-    if (library := task_library()) is None or not thread_pool.load_pool():
+    if not thread_pool.load_pool():
         return None
     refs = [BufferRef(k, 0, array.shape, name) for k, (array, name) in enumerate(zip(arrays, known, strict=True))]
     call = replace(call, inputs=tuple(refs[:inputs]), outputs=tuple(refs[inputs:]))
-    return CallMaker(call, ctypes.addressof(table), functools.partial(address_in, library))
+    return CallMaker(call, ctypes.addressof(table))
