@@ -213,7 +213,7 @@ class MomentLanes(OuterVectorStages):
         self._add(node, total, scope)
 
     def _plus_square(self, total: SSAValue, value: SSAValue, scope: Scope) -> SSAValue:
-        return scope.call(f"fo_plus_square_{value.type}", [total, value], value.type)
+        return scope.call(f"fo_mad_{value.type}", [value, value, total], value.type)
 
     def _add(self, node: ScalarNode, value: SSAValue, scope: Scope) -> None:
         row = self.known[node]

@@ -43,15 +43,6 @@ FO_FN float fo_fma_f32(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }
 
-/* fo_plus_square_{f32|f64}: sum + x * x, rounded once where the machine has an instruction for that, and else twice. */
-FO_FN float fo_plus_square_f32(float sum, float x) {
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-  return __builtin_fmaf(x, x, sum);
-#else
-  return sum + x * x;
-#endif
-}
-
 /* fo_mad_{f32|f64}: a * b + c, rounded once where that is one instruction, else twice. */
 FO_FN float fo_mad_f32(float a, float b, float c) {
 #if defined(__FMA__) || defined(__aarch64__) || defined(__CUDACC__)

@@ -59,8 +59,9 @@ class ChannelCopy:
         _, down, right = self.steps
         self.rows, self.columns = down.count(tiling.rows), right.count(tiling.columns)
         self.pitch = self.columns * self.channels
-        """From a row to the next one."""
+        """From a row to the next one, where extents are numbers."""
         self.apart, whole = sized or (self.pitch, copied_elements(of, tiling.rows, tiling.columns, self.channels))
+        """`apart`: the same, whatever extents are."""
         self.memory = root.add(memref.AllocaOp.get(element.attribute, 64, [whole + tiling.width]))
         self.memory.name_hint = "copied"
         written = (

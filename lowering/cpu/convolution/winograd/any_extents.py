@@ -70,9 +70,7 @@ class SizedWinogradTiles(BlockTasks):
             self.copy.build(scope, batch, constant(0), (first, (ends[0], ends[1]), (ends[2], ends[3])))
             self.sums.transform(scope, count, grid)
 
-        either(
-            task, is_new_copy(task, number, some, (*self.counts[:-1], self.tiling.shares(self.of.filters))), transform
-        )
+        either(task, is_new_copy(task, number, some, self.counts), transform)
         row = plus(task, times(task, first, height), top)
         place = plus(task, times(task, row, width), left)
         rows = task.add(arith.SubiOp(bottom, top))
