@@ -16,11 +16,11 @@ from fuse_opt.dialects.analysis.contractions.conv_kernels import WINOGRAD
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV, filter_access
 from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
 from fuse_opt.dialects.analysis.contractions.packed_panels import (
+    copies_windows,
     filter_panel_width,
     filter_panels_problem,
     packed_bytes,
     panel_width,
-    reads_rows,
     seen_product,
 )
 from fuse_opt.dialects.analysis.contractions.product_copies import FEW_ROWS
@@ -66,7 +66,8 @@ class PackWeightsPass(RewritePass):
     The views in the kernel move nothing: generated code reads the panels where they lie, and needs no copy of its own in each
     call. Bytes that meet unsigned ones lie in groups of four rows, `[panels][k/4][width][4]`, and an operand that differs
     along a batch has panels for each matrix of it. The weight of a convolution is such an operand of what its windows see,
-    `[panels][channels][taps][width]`, where images have few positions: vectors are of filters then, and none is half empty.
+    `[panels][channels][taps][width]`, where images have few positions, or, for vectors of 32 bytes, any extents: vectors are of
+    filters then, and none is half empty.
     The filters of a convolution by tiles of 2x2 positions are transformed there, `[panels][16][channels][width]`, and
     `graph.winograd_taps` in the kernel, which no code computes, gives what the convolution means.
     Not packed: what is no generated product or convolution of f32 or f64, or product of such bytes; an operand that differs
@@ -173,7 +174,8 @@ class _Packing:
         if access.panels is not None or (windows is not None and access.column == 1):
             return None
         itemsize, stored = dtype(op.results[0]).itemsize, dtype(op.operands[1]).itemsize
-        if windows is not None and (why := filter_panels_problem(windows.merged(), itemsize)) is not None:
+        bits = 8 * int(find_device(self.options.device).vector_bytes)
+        if windows is not None and (why := filter_panels_problem(windows.merged(), itemsize, bits)) is not None:
             raise Unschedulable("positions", why, op)
         matrices = prod(of.batch) if windows is None else 1
         batch = tuple(shape(op.operands[1])[:-2]) if matrices > 1 and access.offset.dims() else ()
@@ -189,15 +191,12 @@ class _Packing:
                 f"'{op.name}' is of {elements[0]} and {elements[1]}; packed are f32 and f64, and i8 that bytes meet"
             )
             raise Unschedulable("element-type", message, op)
-        bits = 8 * int(find_device(self.options.device).vector_bytes)
         if windows is None:
             width = panel_width(of, itemsize, group, bits)
         else:
             width = filter_panel_width(windows.merged(), itemsize, bits)
         weight = _Weight(op, argument, of, width, group, batch)
-        is_read_in_panels = windows is not None and reads_rows(
-            windows.merged()
-        )  # alone: other tiles turn what they read
+        is_read_in_panels = windows is not None and copies_windows(windows.merged())
         is_small = not is_read_in_panels and (byte_size(weight.value) or 0) <= self.options.smallest_bytes * prod(batch)
         is_turned = (
             windows is None and group == 1 and access.column != 1 and may_exceed(of.rows, FEW_ROWS) and of.depth > 1
@@ -250,7 +249,7 @@ class _Packing:
 
 
 def _product(kernel: KernelOp, kind: str) -> OpaqueOp | None:
-    """The only opaque op of a kernel: a product whose weight has a known shape, or a convolution where all but its batch has."""
+    """The only opaque op of a kernel: a product, or a convolution, whose weight has a known shape."""
     found = [op for op in kernel.ops() if isinstance(op, OpaqueOp)]
     if len(found) != 1 or len(found[0].results) != 1 or not _is_known(found[0]):
         return None
@@ -266,7 +265,7 @@ def _is_known(op: OpaqueOp) -> bool:
         return False
     if (of := op.contraction()) is not None:
         return all(map(is_number, (of.depth, of.columns, *shape(op.operands[1]))))
-    return (windows := op.window_contraction()) is not None and not windows.has_any_extents
+    return op.window_contraction() is not None and all(map(is_number, shape(op.operands[1])))
 
 
 def _check(kernel: KernelOp, weight: _Weight) -> None:

@@ -112,6 +112,18 @@ def close(actual: Array, wanted: Array, element: str) -> None:
     np.testing.assert_allclose(actual, wanted, rtol=scale, atol=scale * max(float(np.abs(wanted).max()), 1.0))
 
 
+def sized_text(case: Conv) -> str:
+    """
+    The program of a frozen weight, and no residual, for all batches and extents of images; those that are written are of no
+    matter.
+    """
+    x, y = (f"tensor<{'x'.join(map(str, shape))}x{case.element}>" for shape in (case.x, case.result))
+    any_x, any_y = (f"tensor<?x{n}{'x?' * len(case.window)}x{case.element}>" for n in (case.x[1], case.filters))
+    dims = ", ".join(f'"{name}"' for name in ("b", "", *"hwd"[: len(case.window)]))
+    text = case.frozen_text.replace(f", %r: {y}", "").replace(y, any_y)
+    return text.replace(f"%x: {x}", f"%x: {any_x} {{graph.dims = [{dims}]}}").replace(x, any_x)
+
+
 def in_orders(case: Conv, x_last: bool, frozen: bool = False, y_last: bool = True) -> str:
     """The program of results, and of operands, whose channels are innermost if they are last."""
     order = f", #graph.order<{', '.join(map(str, (0, *range(2, len(case.x)), 1)))}>"

@@ -9,7 +9,7 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess, operand_access
-from fuse_opt.dialects.analysis.contractions.packed_panels import seen_product
+from fuse_opt.dialects.analysis.contractions.packed_panels import seen_product, sized_block
 from fuse_opt.dialects.analysis.contractions.result_places import result_places
 from fuse_opt.dialects.analysis.loop_body import (
     LoopBody,
@@ -165,6 +165,12 @@ def trace_convolution(
     weight, panel = (find_weight or _weight)(op, contraction.merged(), members)
     if panel is not None and sums_of(op) is not dtype(op.results[0]):
         raise Unschedulable("element-type", f"the weight of '{op.name}', of narrow floats, is in panels", op)
+    if (
+        panel is not None
+        and contraction.has_any_extents
+        and sized_block(contraction.merged(), sums_of(op).itemsize) is None
+    ):
+        raise Unschedulable("large-copy", f"'{op.name}', of filters in panels, copies too much for a few positions", op)
     if not all(is_sized(value) for inner in ops for value in (*inner.operands, *inner.results)):
         raise Unschedulable("dynamic-shape", "it has unknown shapes", op)
     epilogue = trace(results, members, [op])

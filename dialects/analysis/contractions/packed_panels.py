@@ -8,6 +8,7 @@ filters lie along vectors, whatever the number of positions (as nChw16c of oneDN
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from fuse_opt.dialects.interfaces.contraction import Contraction
@@ -44,6 +45,20 @@ FEWEST_TERMS = 64
 """Of a sum: those of fewer take less time than turning them."""
 LARGEST_COPY = 768 << 10
 """Bytes of the input that are copied to the stack for all positions, with zeros around them."""
+
+
+SIZED_POSITIONS = (512, 384, 256, 192, 128, 64)
+"""About, of a block of an image of any extents: the most of which what windows see is not too much to copy."""
+MOST_EMPTY = 0.2
+"""Of filters, columns of the last panel that would be empty where images have any extents, at most."""
+NEAR_COPY = 512 << 10
+"""Bytes of such a copy, at most, if it has more than the fewest positions: a second cache holds it."""
+LONGEST_PART, SHORTEST_PART = 64, 16
+"""Positions of a part of a row, at most, where a block may have several rows, and of one of few positions."""
+PLANE_STEP = 16
+"""Elements: planes of a copy begin at multiples, and so many behind what is copied may become zeros."""
+COLLISION = 1024
+"""Bytes: what lies a multiple apart evicts each other from a first cache."""
 
 
 def is_narrow(product: Contraction, itemsize: int, group: int, bits: int) -> bool:
@@ -86,25 +101,72 @@ def reads_rows(contraction: WindowContraction) -> bool:
     return contraction.result_last or contraction.x_last
 
 
+def copies_windows(contraction: WindowContraction) -> bool:
+    """
+    Whether tiles of packed filters find what windows see in a copy, whatever caches hold of filters that are read as they are:
+    of some rows of positions, or of a block of any extents.
+    """
+    return reads_rows(contraction) or (contraction.has_any_extents and not contraction.reads_in_place)
+
+
 def seen_product(contraction: WindowContraction) -> Contraction:
     """The product of what windows see by filters; the strides of its right operand are those of the weight as it is."""
     rows, depth = prod(contraction.positions), contraction.channels * contraction.taps
     return Contraction((), rows, contraction.filters, depth, (1, rows), (1, depth))
 
 
-def filter_panels_problem(contraction: WindowContraction, itemsize: int) -> str | None:
-    """Why filters of a merged contraction are read as they are, as the end of a sentence; None where they are to be packed."""
+@dataclass(frozen=True, slots=True)
+class SizedBlock:
+    """A block of an image of any extents, of which what windows see is copied for packed filters."""
+
+    positions: int
+    """About, of a block of several rows; of a single one at most."""
+    part: int
+    """Positions of a part of a row, at most."""
+    plane: int
+    """Elements of a phase of a channel's copy, at most; no channels lie a multiple of `COLLISION` apart."""
+
+
+def sized_block(contraction: WindowContraction, itemsize: int) -> SizedBlock | None:
+    """The largest block of a merged contraction of which the copy is not too large; None where that of the smallest one is."""
+    down, right = (contraction.dilations[axis] * (contraction.window[axis] - 1) for axis in (1, 2))
+    down, right = down // contraction.strides[1], right // contraction.strides[2]
+    planes = contraction.reached(1, 1) // ((1 + down) * (1 + right))
+    is_line = contraction.positions[1] == 1
+    for positions, most in zip(
+        SIZED_POSITIONS, (NEAR_COPY,) * (len(SIZED_POSITIONS) - 1) + (LARGEST_COPY,), strict=True
+    ):
+        part = positions if is_line else max(min(positions // 4, LONGEST_PART), SHORTEST_PART)
+        whole = positions + (0 if is_line else part) + right
+        lines = -(-(whole + down * (part + right)) // PLANE_STEP) + 1
+        lines += lines * PLANE_STEP * planes * itemsize % COLLISION == 0
+        if contraction.channels * planes * lines * PLANE_STEP * itemsize <= most:
+            return SizedBlock(positions, part, lines * PLANE_STEP)
+    return None
+
+
+def filter_panels_problem(contraction: WindowContraction, itemsize: int, bits: int = 8 * LANE_BYTES) -> str | None:
+    """
+    Why filters of a merged contraction are read as they are, for vectors of so many bits, as the end of a sentence; None where
+    they are to be packed.
+    """
     if contraction.groups > 1 or contraction.flipped:
         return "it has groups, or reads its windows backwards"
     if reads_rows(contraction):
         row = contraction.channels * contraction.reached(1, contraction.positions[2]) * itemsize
         return f"it would copy {row} bytes of the input" if row > LARGEST_COPY else None
-    if contraction.positions[0] > 1 or prod(contraction.positions) > MOST_POSITIONS:
+    is_sized = contraction.has_any_extents
+    most = 0 if is_sized and bits == NARROW_BITS else MOST_POSITIONS
+    if contraction.positions[0] != 1 or (most and estimate(prod(contraction.positions)) > most):
         return f"its {prod(contraction.positions)} positions fill vectors"
     if contraction.channels * contraction.taps < FEWEST_TERMS:
         return f"its sums are of {contraction.channels * contraction.taps} products"
     if contraction.filters * itemsize < LANE_BYTES:
         return f"its {contraction.filters} filters fill no vector"
+    if is_sized and (rest := -contraction.filters % (LANE_BYTES // itemsize)) > MOST_EMPTY * contraction.filters:
+        return f"panels of its {contraction.filters} filters would have {rest} empty columns"
+    if is_sized:
+        return "it would copy too much of the input" if sized_block(contraction, itemsize) is None else None
     size = contraction.channels * contraction.reached(*contraction.positions[1:]) * itemsize
     if not contraction.reads_in_place and size > LARGEST_COPY:
         return f"it would copy {size} bytes of the input"

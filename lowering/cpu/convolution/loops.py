@@ -25,6 +25,7 @@ from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradi
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.types.size import Extent
+from fuse_opt.lowering.cpu.convolution.any_extents.filter_panels import SizedFilterPanels
 from fuse_opt.lowering.cpu.convolution.any_extents.lines import LineTasks, reads_lines
 from fuse_opt.lowering.cpu.convolution.any_extents.task import AnyExtents
 from fuse_opt.lowering.cpu.convolution.filter_panels import FilterPanels
@@ -113,6 +114,8 @@ def _tasks_of(convolution: Convolution, memory: KernelBuffers, root: Scope, wide
     if _has_lanes(convolution):
         return (InsideLanes if has_lanes_inside(convolution) else ChannelLanes)(convolution, memory, root)
     if convolution.contraction.has_any_extents:
+        if convolution.panel:
+            return SizedFilterPanels(convolution, memory, root)
         if reads_lines(convolution):
             return LineTasks(convolution, memory, root)
         return AnyExtents(convolution, memory, root, wide)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from convolution_cases import Conv, check_guarded, close, in_orders
+from convolution_cases import Conv, check_guarded, close, in_orders, sized_text
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import evaluate, kernels, parse
 from lowered_programs import needs_compiler
@@ -38,14 +38,6 @@ SIZED = {
     "no pads, many channels": Conv((1, 260, 8, 8), 40, (3, 3), epilogue=BIAS_RELU),
 }
 """Whose batch, heights and widths are symbols; those that are written are of no matter."""
-
-
-def sized_text(case: Conv) -> str:
-    _, channels, *_ = case.x
-    x, y = (f"tensor<{'x'.join(map(str, shape))}xf32>" for shape in (case.x, case.result))
-    text = case.frozen_text.replace(f", %r: {y}", "").replace(y, f"tensor<?x{case.filters}x?x?xf32>")
-    any_x = f"tensor<?x{channels}x?x?xf32>"
-    return text.replace(f"%x: {x}", f'%x: {any_x} {{graph.dims = ["b", "", "h", "w"]}}').replace(x, any_x)
 
 
 def compiled(text: str, pipeline: list[str] = TILES) -> fuse_opt.CompiledProgram:

@@ -14,9 +14,10 @@ from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
+from fuse_opt.dialects.analysis.contractions.packed_panels import PLANE_STEP
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.lowering.cpu.convolution.any_extents.blocks import BlockTasks
-from fuse_opt.lowering.cpu.convolution.any_extents.tiling import LINE, any_extents_tiling
+from fuse_opt.lowering.cpu.convolution.any_extents.tiling import any_extents_tiling
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import Tile
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
@@ -58,7 +59,7 @@ class LineTasks(BlockTasks):
         self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
         self.width, self.narrow = tiling.tile.width, tiling.narrow or tiling.tile
         self.sums = Sums(self._memory("sums", tiling.filters), tiling.filters, self.width)
-        self.copy = self._memory("rows", tiling.channels, LINE)
+        self.copy = self._memory("rows", tiling.channels, PLANE_STEP)
 
     def _memory(self, name: str, rows: int, more: int = 0) -> SSAValue:
         """On the stack, so many rows of a panel, and so many elements more."""

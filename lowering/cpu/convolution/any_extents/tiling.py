@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
+from fuse_opt.dialects.analysis.contractions.packed_panels import LONGEST_PART, PLANE_STEP
 from fuse_opt.dialects.analysis.contractions.product_copies import TASK_OPERATIONS
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.extents import estimate, smallest
@@ -22,8 +23,6 @@ from fuse_opt.lowering.cpu.convolution.tilings.tiling import (
 )
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
 
-LONGEST_PART = 64
-"""Positions of a part of a row, at most, where a block may have several rows."""
 POSITIONS = (2048, 1024, 512, 384, 256, 192, 128, 64)
 """Of a block, about: as many as sums of all filters have room for."""
 USUAL_POSITIONS = 512
@@ -38,8 +37,6 @@ NARROW = 2
 """Vectors of a last panel."""
 OTHER_HEIGHT = 1.05
 """Work of tiles of two heights, where others are as fast in registers: each is a function that takes long to compile."""
-LINE = 16
-"""Elements: planes of a copy begin at multiples, and so many behind what is copied may become zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +64,11 @@ class AnyExtentsTiling:
     """Positions whose sums are kept, with those between rows, of whole panels."""
     plane: int
     """Elements of a plane of a channel's copy, at most."""
+
+    @property
+    def slack(self) -> int:
+        """Elements that tiles may read behind the copy."""
+        return self.tile.width
 
 
 @cache
@@ -105,7 +107,7 @@ def _cut(of: WindowContraction, vectors: int, positions: int, itemsize: int) -> 
     filters = of.filters // _shares(of, rows * parts, columns * itemsize)
     tile = Tile.of(filters, vectors, lanes)
     narrow, panels = _narrow(filters, tile, lanes)
-    plane = -(-(whole + down.behind * longest) // LINE) * LINE + LINE
+    plane = -(-(whole + down.behind * longest) // PLANE_STEP) * PLANE_STEP + PLANE_STEP
     met = prod(of.window[:2]) * tile.width * itemsize
     some = max(min(DEPTH // of.taps, FIRST_CACHE // met, COPY_BYTES // (planes_of(of) * plane * itemsize)), 1)
     channels = -(-of.channels // -(-of.channels // some))

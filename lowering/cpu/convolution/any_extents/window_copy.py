@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import DType
-from fuse_opt.lowering.cpu.convolution.any_extents.tiling import AnyExtentsTiling
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.convolution.tilings.blocks import planes_of
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, element_of, parallel_loop, plus, times
@@ -27,20 +28,44 @@ class Origin:
     channels: SSAValue
 
 
+class CopiedPlanes(Protocol):
+    """What a copy has to know of how a convolution is cut."""
+
+    @property
+    def parts(self) -> Extent:
+        """Of a row."""
+        ...
+
+    @property
+    def plane(self) -> int:
+        """Elements of a plane of a channel's copy, at most."""
+        ...
+
+    @property
+    def channels(self) -> int:
+        """That are copied at a time."""
+        ...
+
+    @property
+    def slack(self) -> int:
+        """Elements that tiles may read behind the copy."""
+        ...
+
+
 class WindowCopy:
     """
     The memory on the stack, and what fills it: planes of rows, phase by phase, with zeros around them. Planes lie as far apart as
     the largest one is long; rows are `pitch` apart, which follows from extents.
     """
 
-    def __init__(self, of: WindowContraction, tiling: AnyExtentsTiling, element: DType, root: Scope) -> None:
+    def __init__(self, of: WindowContraction, tiling: CopiedPlanes, element: DType, root: Scope) -> None:
         self.of, self.tiling, self.element, self.root = of, tiling, element, root
         self.rows, self.columns = Reach.along(of, 1), Reach.along(of, 2)
         self.pitch = self._pitch()
         _, _, self.source_channel, self.source = of.x_steps()
         self.zero = root.constant(0.0, element)
         self.channel_step = planes_of(of) * tiling.plane
-        whole, slack = tiling.channels * self.channel_step, tiling.tile.width
+        whole, slack = tiling.channels * self.channel_step, tiling.slack
         self.memory = root.add(memref.AllocaOp.get(element.attribute, 64, [whole + slack]))
         self.memory.name_hint = "rows"
         constant = root.index_constant
@@ -83,7 +108,7 @@ class WindowCopy:
         """
         of, constant = self.of, self.root.index_constant
         count = plus(scope, rows, constant(self.rows.behind))
-        behind = plus(scope, scope.add(arith.MuliOp(count, self.pitch)), constant(self.tiling.tile.width))
+        behind = plus(scope, scope.add(arith.MuliOp(count, self.pitch)), constant(self.tiling.slack))
         end = scope.add(arith.MinSIOp(behind, constant(self.tiling.plane)))
         found = [self._all_inside(scope, reach, start, met) for reach, start, met in self._axes(origin, count)]
         phases = len(self.rows.phases) * len(self.columns.phases)

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, plus
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.scope import Scope
+
+SQUARE = 16
+"""Positions that are turned at a time, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines of positions: where the result of the first one lies, how many they are, how long, and how far apart."""
+
+    place: SSAValue
+    count: SSAValue
+    length: SSAValue
+    apart: SSAValue
+    """In the sums."""
+    row: Extent
+    """In the result."""
 
 
 class PanelResult:
@@ -62,11 +79,38 @@ class PanelResult:
         if self.turned is None:
             self.follow(scope, filters, place, positions, at)
             return
-        size, count = self.root.index_constant(self.panel), self._count(scope, filters)
-        source = Matrix(self.sums.memory, at, 1, self.panel)
-        copy_matrix(scope, self.element, source, self.turned, size, positions)
-        sums = Sums(self.turned.memory, self.panel, self.positions)
+        sums = self._turn(scope, self.turned, at, positions)
+        count = self._count(scope, filters)
         self.epilogue.emit(scope, sums, filters[0], count, (place, plus(scope, place, positions)), place)
+
+    def store_lines(self, scope: Scope, filters: Bounds, lines: Lines) -> None:
+        """What follows from the sums of a panel's filters at lines of positions, which are turned."""
+        assert self.turned is not None
+        constant = self.root.index_constant
+        before = scope.add(arith.SubiOp(lines.count, constant(1)))
+        length = plus(scope, scope.add(arith.MuliOp(before, lines.apart)), lines.length, constant(SQUARE - 1))
+        whole = times(scope, scope.add(arith.DivSIOp(length, constant(SQUARE))), SQUARE)
+        sums = self._turn(scope, self.turned, self.sums.at, whole)
+        is_one = scope.add(arith.CmpiOp(lines.apart, constant(lines.row), "eq"))
+        every = scope.add(arith.MuliOp(lines.count, lines.length))
+        columns = scope.add(arith.SelectOp(is_one, every, lines.length))
+        count = scope.add(arith.SelectOp(is_one, constant(1), lines.count))
+
+        def line(inner: Scope, number: SSAValue) -> None:
+            place = plus(inner, lines.place, times(inner, number, lines.row))
+            start = inner.add(arith.SubiOp(place, inner.add(arith.MuliOp(number, lines.apart))))
+            self.epilogue.over_columns(inner, sums, (place, plus(inner, place, columns)), start)
+
+        self.epilogue.over_rows(
+            scope, sums, filters[0], self._count(scope, filters),
+            lambda row: count_loop(row, "line", (constant(0), count), line),
+        )  # fmt: skip
+
+    def _turn(self, scope: Scope, turned: Matrix, at: SSAValue, positions: SSAValue) -> Sums:
+        """The sums from `at` on with those of a filter side by side."""
+        source = Matrix(self.sums.memory, at, 1, self.panel)
+        copy_matrix(scope, self.element, source, turned, self.root.index_constant(self.panel), positions)
+        return Sums(turned.memory, self.panel, self.positions)
 
 
 def is_new_copy(scope: Scope, task: SSAValue, some: SSAValue, counts: Sequence[Extent]) -> SSAValue | bool:

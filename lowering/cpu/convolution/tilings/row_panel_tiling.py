@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES, LARGEST_COPY, has_narrow_panels
+from fuse_opt.dialects.analysis.contractions.packed_panels import COLLISION, LANE_BYTES, LARGEST_COPY, has_narrow_panels
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import DEPTH, position_tiles
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS, least_work
@@ -14,8 +14,6 @@ from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import copied_eleme
 
 NARROW_DEPTH = 400
 """Channels and taps that are summed up at a time over panels of narrow vectors, about: whole lines of channels (measured)."""
-COLLISION = 1024
-"""Bytes: positions that lie a multiple apart evict each other from a first cache."""
 SUM_BYTES = 128 << 10
 """Of the sums of a panel at all positions of a task, at most, if it has several rows."""
 FAR_FILTERS = 512 << 10

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
+from fuse_opt.dialects.analysis.contractions.packed_panels import COLLISION, LANE_BYTES
 from fuse_opt.dialects.interfaces.transformed_weight import PRODUCTS, SIDE
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.extents import estimate, smallest
@@ -15,8 +15,6 @@ from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import position_til
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS, least_work
 from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import MOST_ROWS, NARROW, REGISTERS
 
-COLLISION = 1024
-"""Bytes: tiles that lie a multiple apart evict each other from a first cache."""
 TASK_BYTES = 896 << 10
 """Of what a task has on the stack, at most, if it has several rows: a second cache holds it."""
 DEPTH = 32
