@@ -66,7 +66,8 @@ def fuse_opt(
         checked = replace(checked, cuda_graphs=True)
     original = Original(graph_module, checked.strict)
     try:
-        compiled = _compiled(rewrite(graph_module), example_inputs, checked, original)
+        with api.collection_paused():  # tracing makes millions of objects, too
+            compiled = _compiled(rewrite(graph_module), example_inputs, checked, original)
     except (_restart(), LeftError) as error:
         if isinstance(error, LeftError):
             return graph_module
@@ -266,7 +267,8 @@ def _compile(
             raise LeftError(why)
         with api.steered(options.decisions) as decisions:
             mark(imported.module, kind, options)
-            program = _program(imported, options, saved, device if on_device else None, tried)
+            with api.collection_paused(), api.verified_at_the_end(options.pipeline is None):
+                program = _program(imported, options, saved, device if on_device else None, tried)
         attempts = Attempts(imported, failed, device)
         if on_device:
             recorded = (

@@ -114,7 +114,8 @@ def _sized_program(
         raise SizeRefusal("nothing is left that a program computes")
     module = imported.module.clone()
     mark(module, kind, options)
-    with api.steered(options.decisions) as decisions:
+    at_the_end = api.verified_at_the_end(options.pipeline is None)
+    with api.steered(options.decisions) as decisions, api.collection_paused(), at_the_end:
         if device is None:
             program = api.compile_sized(
                 module, long_rows, options.pipeline, backend=options.backend, tuned=options.tuned
