@@ -11,7 +11,7 @@ The parts of a pack run at the same time: what one of them reads, another one mu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import prod
@@ -21,7 +21,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.analysis.kernel_parts import PACK, kernel_passes
-from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store, Unschedulable
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store, Unschedulable, resolve, seen_through
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
@@ -142,14 +142,39 @@ def kernel_structure(kernel: KernelOp) -> tuple[object, ...]:
         types.append(attribute_number(value.type))
     shape: list[object] = []
     for op in block.ops:
-        found = op.properties
-        properties = frozenset([(name, attribute_number(each)) for name, each in found.items()]) if found else None
-        identity = op if op.regions else len(op.results)
-        shape.append((type(op), properties, identity, *[numbers[value] for value in op.operands]))
+        shape.append((*_itself(op), *[numbers[value] for value in op.operands]))
         for value in op.results:
             numbers[value] = len(numbers)
             types.append(attribute_number(value.type))
     return (len(block.args), *types, *shape)
+
+
+def _itself(op: Operation) -> tuple[object, ...]:
+    """What there is of an op beside its types and what it reads."""
+    found = op.properties
+    properties = frozenset([(name, attribute_number(each)) for name, each in found.items()]) if found else None
+    return type(op), properties, op if op.regions else len(op.results)
+
+
+def group_structure(results: Sequence[SSAValue], members: Collection[Operation]) -> tuple[object, ...]:
+    """What groups that give such `results` have in common, if they compute the same by the same kernels, and others have not."""
+    boundaries = seen_through(members)
+    numbers: dict[SSAValue, int] = {}
+    types: list[int] = []
+
+    def number(given: SSAValue) -> int:
+        value = resolve(given, boundaries)
+        if (known := numbers.get(value)) is None:
+            known = numbers[value] = len(numbers)
+            types.append(attribute_number(value.type))
+        return known
+
+    shape: list[object] = []
+    for outer in members:
+        inner = list(outer.block.ops) if isinstance(outer, KernelOp) else [outer]
+        shape.append(len(inner))
+        shape.extend((*_itself(op), *map(number, op.operands), *map(number, op.results)) for op in inner)
+    return (*map(number, results), None, *types, *shape)
 
 
 def _analyse(kernel: KernelOp, kind: str | None) -> KernelAccess:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.analysis.bare_ops import bare_source, is_creation
-from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
+from fuse_opt.dialects.analysis.loop_body import member_ops
 from fuse_opt.dialects.implementation.offers import Offer
 from fuse_opt.dialects.implementation.switch import allowed_composites
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
@@ -18,6 +18,7 @@ from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
 from fuse_opt.passes.fusion.engine.rule_checks import is_internal
+from fuse_opt.passes.fusion.engine.traced_groups import TracedGroups
 from fuse_opt.passes.fusion.engine.worklist import FusionPass
 
 FURTHEST = 64
@@ -31,6 +32,7 @@ class AttentionRule:
     answers: dict[tuple[Group, int, Group, int], Refusal] = field(
         default_factory=dict[tuple[Group, int, Group, int], Refusal]
     )
+    traced: TracedGroups = field(default_factory=TracedGroups)
 
     def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
         members = self._members(graph, producer, consumer)
@@ -39,7 +41,7 @@ class AttentionRule:
         key = (producer, producer.count, consumer, consumer.count)
         if key in self.answers:
             return self.answers[key]
-        refusal = graph.refuse(members) or refuse_kernel(graph, members)
+        refusal = graph.refuse(members) or refuse_kernel(graph, members, self.traced)
         if refusal is None:
             return members
         self.answers[key] = refusal
@@ -153,7 +155,7 @@ def _is_read(owner: object) -> bool:
     return not (isinstance(owner, Operation) and is_creation(owner))
 
 
-def refuse_kernel(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
+def refuse_kernel(graph: GroupGraph, members: Sequence[Group], traced: TracedGroups) -> Refusal | None:
     """Why no code is generated for the members as one kernel."""
     ops = dict.fromkeys(op for group in members for op in group.ops)
     marked = next((op for op in (*ops, *member_ops(ops)) if "must_inplace" in op.attributes), None)
@@ -163,12 +165,10 @@ def refuse_kernel(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None
     refusal: Refusal | None = None
     for offer in composite_offers(next(iter(ops))):
         assert offer.trace is not None
-        try:
-            offer.trace(graph.results(members), ops)
-        except Unschedulable as reason:
-            refusal = refusal or Refusal(reason.code, str(reason))
-        else:
+        found = traced.refuse(offer.trace, graph.results(members), ops)
+        if found is None:
             return None
+        refusal = refusal or found
     return refusal
 
 

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
+from fuse_opt.passes.fusion.engine.traced_groups import TracedGroups
 from fuse_opt.passes.fusion.engine.worklist import FusionPass
 from fuse_opt.passes.fusion.fuse_attention import (
     FURTHEST,
@@ -36,6 +37,7 @@ class AttentionGradientRule:
     answers: dict[tuple[Group, int, Group, int], Refusal] = field(
         default_factory=dict[tuple[Group, int, Group, int], Refusal]
     )
+    traced: TracedGroups = field(default_factory=TracedGroups)
 
     def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
         members = _members(graph, producer, consumer)
@@ -43,7 +45,7 @@ class AttentionGradientRule:
             return members
         key = (producer, producer.count, consumer, consumer.count)
         if key not in self.answers:
-            refusal = graph.refuse(members) or refuse_kernel(graph, members)
+            refusal = graph.refuse(members) or refuse_kernel(graph, members, self.traced)
             if refusal is None:
                 return members
             self.answers[key] = refusal

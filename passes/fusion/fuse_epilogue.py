@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.context import Context
@@ -25,11 +25,15 @@ from fuse_opt.dialects.types.extents import estimate, may_exceed
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
 from fuse_opt.passes.fusion.engine.groups import kind_of
+from fuse_opt.passes.fusion.engine.traced_groups import TracedGroups
 from fuse_opt.passes.fusion.engine.worklist import FusionPass
 
 
+@dataclass
 class EpilogueRule:
     """One side holds an opaque op, the other is pointwise; together they are what the op's implementation offers."""
+
+    traced: TracedGroups = field(default_factory=TracedGroups)
 
     def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
         members = [producer, consumer]
@@ -42,7 +46,7 @@ class EpilogueRule:
             return None
         if behind is None and (refusal := _refuse_further_results(graph, producer, consumer)) is not None:
             return refusal
-        return _Fused(graph, members, op).refuse() or members
+        return _Fused(graph, members, op, self.traced).refuse() or members
 
 
 def _refuse_further_results(graph: GroupGraph, producer: Group, consumer: Group) -> Refusal | None:
@@ -120,8 +124,8 @@ def _is_pointwise(group: Group) -> bool:
 class _Fused:
     """The kernel that members would be: its ops before the opaque one and behind it."""
 
-    def __init__(self, graph: GroupGraph, members: Sequence[Group], op: OpaqueOp) -> None:
-        self.graph, self.members = graph, members
+    def __init__(self, graph: GroupGraph, members: Sequence[Group], op: OpaqueOp, traced: TracedGroups) -> None:
+        self.graph, self.members, self.traced = graph, members, traced
         self.op = op
         self.joins_before = _sole_opaque(members[-1]) is op
         self.outer = dict.fromkeys(outer for group in members for outer in group.ops)
@@ -164,16 +168,16 @@ class _Fused:
         refusal = self._refuse_reads() or self._refuse_epilogue(offer) or self._refuse_prologue(offer)
         if refusal is not None or offer is None or offer.trace is None:
             return refusal
+        if not self.joins_before or offer.computes is None:
+            return self.traced.refuse(offer.trace, self.results, self.outer)
         try:
             traced = offer.trace(self.results, self.outer)
         except Unschedulable as reason:
             return Refusal(reason.code, str(reason))
-        return self._refuse_computed([] if offer.computes is None else offer.computes(traced))
+        return self._refuse_computed(offer.computes(traced))
 
     def _refuse_computed(self, operands: Sequence[Computed]) -> Refusal | None:
         """Refuses where computing operands in copies takes longer than storing and reading them once."""
-        if not self.joins_before:
-            return None
         for operand in operands:
             if (prologue := _Prologue(self.graph, operand, self._has_row_before())).seconds < 0:
                 message = (
