@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall, Program, ProgramStats, Segment, SizesLayout
 from fuse_opt.runtime.cpu.arguments import Arguments, contiguous_view, copied_out
+from fuse_opt.runtime.cpu.beside import compiled_beside
 from fuse_opt.runtime.cpu.bindings import Binding, binding_of
 from fuse_opt.runtime.cpu.frames import BoundCall, BoundFrame, FrameMaker, PythonCall, constant_data, takes_extents
 from fuse_opt.runtime.cpu.result_memory import Calls, ResultMemory
@@ -273,8 +274,11 @@ Object = tuple[ctypes.CDLL | None, CacheStats, float]
 """A compiled program, what compiling it asked of the cache, and how many seconds it took."""
 
 
-def load_object(program: Program, cache: DiskCache | None = None) -> Object:
-    """Compiles a program's text, or takes it from the disk cache. Raises `CompileError`."""
+def load_object(program: Program, cache: DiskCache | None = None, at: Callable[[], Program] | None = None) -> Object:
+    """
+    Compiles a program's text, or takes it from the disk cache, and what makes its calls of libraries with it; `at` gives it with
+    numbers where it has sizes. Raises `CompileError`.
+    """
     if not program.source:
         return None, CacheStats(), 0.0
     started = time.perf_counter()
@@ -284,10 +288,11 @@ def load_object(program: Program, cache: DiskCache | None = None) -> Object:
     cache = cache or DiskCache()
     before = cache.stats
     functions = [step.function for step in program.steps if isinstance(step, Segment)]
-    if program.units:
-        sources = [unit.source for unit in program.units]
-        library = compiler.load_units(sources, cache, functions, KERNELS_STAY_FUNCTIONS)
-    else:
-        library = compiler.load_shared(program.source, cache, functions, KERNELS_STAY_FUNCTIONS)
+    with compiled_beside(program, at, load_object):
+        if program.units:
+            sources = [unit.source for unit in program.units]
+            library = compiler.load_units(sources, cache, functions, KERNELS_STAY_FUNCTIONS)
+        else:
+            library = compiler.load_shared(program.source, cache, functions, KERNELS_STAY_FUNCTIONS)
     hits, misses = cache.stats.hits - before.hits, cache.stats.misses - before.misses
     return library, CacheStats(hits, misses), time.perf_counter() - started

@@ -22,15 +22,16 @@ class SizedCpuProgram:
         program: Program,
         at: Callable[[Mapping[str, int]], Program],
         named: Callable[[Mapping[str, int]], Mapping[str, int]] = dict,
+        usual: Mapping[str, int] | None = None,
     ) -> None:
         """
-        Compiles its text; `at` gives what it is where symbols have these values, `named` the values of all symbols of the record.
-        Raises `CompileError`.
+        Compiles its text; `at` gives what it is where symbols have these values, as `usual` ones, `named` the values of all
+        symbols of the record. Raises `CompileError`.
         """
         self.program, self.named = program, named
         """With sizes in the place of numbers."""
         self._at, self._layout = at, program.sizes
-        self._object = load_object(program)
+        self._object = load_object(program, at=None if usual is None else partial(at, usual))
         self._calls: SizedCalls | None = None
         self._lock = threading.Lock()
 

@@ -9,6 +9,7 @@ import os
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from threading import Thread
 from typing import Protocol
 
 from fuse_opt.runtime.disk_cache import DiskCache
@@ -40,6 +41,8 @@ _FUNCTIONS = (
     "fuse_describe",
 )
 """What Python asks of either text."""
+
+_POOL_FLAGS = ("-pthread",)
 
 _SERIAL_SOURCE = """\
 struct fuse_loop {
@@ -194,6 +197,27 @@ def _initial_count() -> int:
     return int(digits)
 
 
+_begun: dict[int, Thread] = {}
+"""By process: what compiles the pool."""
+
+
+def begin_pool() -> None:
+    """Lets the pool be compiled while the caller does something else, where it is not: who asks for it waits for that."""
+    if os.getpid() in _begun or pool_library.cache_info().currsize or (compiler := find_c_compiler()) is None:
+        return
+
+    def build() -> None:
+        with suppress(CompileError):  # who asks for it is told
+            compiler.compile_shared(_pool_source(), DiskCache(), _POOL_FLAGS)
+
+    thread = _begun[os.getpid()] = Thread(target=build, name="fuse_opt pool")
+    thread.start()
+
+
+def _pool_source() -> str:
+    return "".join(map(runtime_text, _SOURCES))
+
+
 @functools.cache
 def pool_library() -> ctypes.CDLL | None:
     """
@@ -201,11 +225,13 @@ def pool_library() -> ctypes.CDLL | None:
     the process: its threads run code of it, so it is never unloaded.
     """
     count = _initial_count()
+    if (begun := _begun.get(os.getpid())) is not None:
+        begun.join()
     if (compiler := find_c_compiler()) is None:
         return None
     cache = DiskCache()
     try:
-        library = compiler.load_shared("".join(map(runtime_text, _SOURCES)), cache, _FUNCTIONS, ["-pthread"])
+        library = compiler.load_shared(_pool_source(), cache, _FUNCTIONS, _POOL_FLAGS)
     except CompileError:
         library = compiler.load_shared(_SERIAL_SOURCE + "".join(map(runtime_text, _SOURCES[2:])), cache, _FUNCTIONS)
     library.fuse_set_num_threads.argtypes, library.fuse_set_num_threads.restype = [ctypes.c_int], None

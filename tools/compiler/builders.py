@@ -216,8 +216,9 @@ def has_c_compiler() -> bool:
 
 
 def require_c_compiler() -> None:
-    """Raises RuntimeError where there is none that works."""
+    """Raises RuntimeError where there is none that works; else what no program runs without is compiled from now on."""
     from fuse_opt.runtime.host.c_compiler import find_c_compiler
+    from fuse_opt.runtime.host.thread_pool import begin_pool
 
     with warnings.catch_warnings():  # the error says it
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -226,6 +227,7 @@ def require_c_compiler() -> None:
         given = {name: os.environ[name] for name in ("FUSE_OPT_CC", "CC", "FUSE_OPT_CFLAGS") if os.environ.get(name)}
         named = ", ".join(f"{name}={value!r}" for name, value in given.items()) or "neither FUSE_OPT_CC nor CC is set"
         raise RuntimeError(f"no C compiler works here ({named}); install one, or name it in FUSE_OPT_CC")
+    begin_pool()
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,8 @@ def compile_sized(
         program = build(module, function, Stated.of(stated))
     if kind is not None:
         return stated, kind.load(program)
-    return stated, SizedCpuProgram(program.program, program.at, program.named)
+    usual = {one.name: one.usual for one in symbols_of(stated)}
+    return stated, SizedCpuProgram(program.program, program.at, program.named, usual)
 
 
 def stated_function(module: ModuleOp, function: str | None) -> FuncOp:

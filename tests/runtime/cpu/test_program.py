@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +22,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.lowering.emit import build_program, emit_c
 from fuse_opt.lowering.errors import LoweringError
-from fuse_opt.lowering.program import Segment
+from fuse_opt.lowering.program import LibraryCall, Segment
 from fuse_opt.runtime.backends.blas.matmul import load_tasks
+from fuse_opt.runtime.cpu import beside
 from fuse_opt.runtime.cpu import program as cpu
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.host.program_call import load_caller
@@ -514,3 +516,19 @@ def test_library_calls_are_loops_of_the_region():
         program = CpuProgram(build_program(module))
         assert (program.stats.foreign_calls, program.stats.parallel_regions) == calls
         assert_close([program(*arguments)], evaluate(module, arguments))
+
+
+@needs_compiler
+@pytest.mark.parametrize("fails", [False, True])
+def test_calls_of_libraries_are_compiled_beside_the_program(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another thread, of whose errors nobody hears: they are met again, or not."""
+    asked: list[bool] = []
+
+    def asked_for(call: LibraryCall, table: int) -> None:
+        asked.append(threading.current_thread() is threading.main_thread())
+        if fails:
+            raise RuntimeError("not now")
+
+    monkeypatch.setattr(beside, "native_call", asked_for)
+    program = check(CHAIN)
+    assert asked == [False] * sum(isinstance(step, LibraryCall) for step in program.steps) != []

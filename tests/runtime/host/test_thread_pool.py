@@ -366,3 +366,29 @@ def test_without_threads_of_the_system(harness: ctypes.CDLL, tmp_path: Path) -> 
         FUSE_OPT_CACHE_DIR=str(tmp_path / "cache"),
     )
     assert done.stdout == "True 1\n", done.stderr
+
+
+BEGUN = """
+import threading
+from fuse_opt.runtime.host import thread_pool
+from fuse_opt.runtime.host.c_compiler import CCompiler
+asked, build = [], CCompiler.compile_shared
+def compiled(self, source, cache, *rest):
+    asked.append((threading.current_thread() is threading.main_thread(), cache, "fuse_parallel_for" in source))
+    return build(self, source, cache, *rest)
+CCompiler.compile_shared = compiled
+thread_pool.begin_pool()
+thread_pool.begin_pool()
+assert thread_pool.load_pool()
+thread_pool.begin_pool()
+print([(main, cache.stats.misses, cache.stats.hits) for main, cache, is_pool in asked if is_pool])
+"""
+
+
+def test_a_pool_that_was_begun_is_waited_for(tmp_path: Path) -> None:
+    """Compiled once, in another thread."""
+    if find_c_compiler() is None:
+        pytest.skip("no C compiler")
+    environment = {**os.environ, "FUSE_OPT_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-c", BEGUN], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[(False, 1, 0), (True, 0, 1)]\n", "")

@@ -35,7 +35,7 @@ def test_a_model_of_unknown_extents_is_one_program(name: str, monkeypatch: pytes
     """As far as its text: what it computes is tested op by op."""
     texts: list[str] = []
 
-    def loaded(program: Any) -> Any:
+    def loaded(program: Any, at: Any) -> Any:
         texts.append(program.source)
         return None, None, 0.0
 
