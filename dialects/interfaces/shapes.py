@@ -38,7 +38,7 @@ def shape(value: SSAValue) -> tuple[int, ...]:
 
 def extents_of(type_: AnyTensor) -> tuple[int, ...]:
     """The extents of a type, as `shape` of its values gives them."""
-    if isinstance(type_.encoding, NoneAttr) or not _SIZES_ASKED_FOR.get():
+    if type(type_.encoding) is NoneAttr or not _SIZES_ASKED_FOR.get():
         given = type_.shape
         if (held := _EXTENTS.get(id(given))) is not None:
             return held[1]
@@ -90,7 +90,10 @@ def sizes(value: SSAValue) -> tuple[Extent, ...]:
 
 def has_sizes(value: SSAValue) -> bool:
     """Whether the type of a value says what a `?` of it is."""
-    return not isinstance(tensor(value).encoding, NoneAttr) and any(isinstance(n, Size) for n in sizes(value))
+    type_ = tensor(value)
+    if type(type_.encoding) is NoneAttr:
+        return False
+    return any(isinstance(n, Size) for n in symbolic_shape.extents_of(type_))
 
 
 def dtype(value: SSAValue) -> DType:

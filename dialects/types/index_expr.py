@@ -152,6 +152,12 @@ class IndexExpr:
 
     def dims(self) -> frozenset[Dim]:
         """The loop dimensions that the value depends on."""
+        known = self.__dict__
+        if (found := known.get("_dims")) is None:
+            found = known["_dims"] = self._found_dims()
+        return found
+
+    def _found_dims(self) -> frozenset[Dim]:
         found: set[Dim] = set()
         stack: list[IndexExpr] = [self]
         while stack:
@@ -164,6 +170,8 @@ class IndexExpr:
 
     def loaded(self) -> list[Loaded]:
         """The positions that are data, each behind those that its own index needs."""
+        if all(isinstance(atom, Dim) for atom, _ in self.terms):
+            return []
         found: dict[Loaded, None] = {}
         stack: list[IndexExpr] = [self]
         while stack:

@@ -278,11 +278,17 @@ def _product(a: Size, b: Extent) -> Extent:
 
 def _is_at_most(a: Extent, b: Extent) -> bool:
     """Whether `a <= b` for all values; raises Undecided where that is proven neither way."""
+    if (found := _proven_at_most(a, b)) is None:
+        raise Undecided(a, b)
+    return found
+
+
+@lru_cache(1 << 14)
+def _proven_at_most(a: Extent, b: Extent) -> bool | None:
+    """The same; None where nothing is proven. Programs have few extents, which they compare again and again."""
     if size_proofs.is_never_negative(polynomial.plus(_terms(b), _terms(a), -1)):
         return True
-    if size_proofs.is_never_negative(_terms(a - b - 1)):
-        return False
-    raise Undecided(a, b)
+    return False if size_proofs.is_never_negative(_terms(a - b - 1)) else None
 
 
 def _quotient(dividend: Extent, divisor: Extent) -> Extent:

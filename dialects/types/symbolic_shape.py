@@ -60,7 +60,10 @@ class ShapeAttr(ParametrizedAttribute, EncodingPart):
     @property
     def sizes(self) -> tuple[Extent, ...]:
         """The extents."""
-        return tuple([extent.data for extent in self.extents.data])
+        known = vars(self)  # of an attribute, which never changes and is asked again and again
+        if (found := known.get("_sizes")) is None:
+            found = known["_sizes"] = tuple([extent.data for extent in self.extents.data])
+        return found
 
     def verify(self) -> None:
         if not any(isinstance(extent, Size) for extent in self.sizes):
@@ -104,10 +107,11 @@ class ShapeAttr(ParametrizedAttribute, EncodingPart):
 
 def extents_of(type_: TensorType[Attribute]) -> tuple[Extent, ...]:
     """The extents of a tensor type: numbers, sizes where it has them, and DYNAMIC_INDEX for any other `?`."""
-    if isinstance(type_.encoding, NoneAttr):
+    encoding = type_.encoding
+    if type(encoding) is ShapeAttr:  # a class of xDSL is an abstract one, which isinstance asks long
+        return encoding.sizes
+    if isinstance(encoding, NoneAttr):
         return tuple([extent.data for extent in type_.shape.data])
-    if isinstance(type_.encoding, ShapeAttr):
-        return type_.encoding.sizes
     found = part_of(type_, is_layout=False)
     return found.sizes if isinstance(found, ShapeAttr) else tuple(type_.get_shape())
 
