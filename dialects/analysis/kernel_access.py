@@ -25,7 +25,7 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store, Un
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import are_sizes_asked_for, is_sized, shape, tensor
+from fuse_opt.dialects.interfaces.shapes import are_sizes_asked_for, is_sized, may_rows_be_long, shape, tensor
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.index_expr import IndexExpr
 
@@ -147,6 +147,11 @@ def kernel_structure(kernel: KernelOp) -> tuple[object, ...]:
             numbers[value] = len(numbers)
             types.append(attribute_number(value.type))
     return (len(block.args), *types, *shape)
+
+
+def structure_now(kernel: KernelOp) -> tuple[object, ...]:
+    """What analyses of a kernel follow from: its structure, and what is asked of shapes now."""
+    return (are_sizes_asked_for(), may_rows_be_long(), *kernel_structure(kernel))
 
 
 def _itself(op: Operation) -> tuple[object, ...]:

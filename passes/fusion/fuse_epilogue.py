@@ -12,7 +12,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.analysis.bare_ops import is_creation
 from fuse_opt.dialects.analysis.contractions.product_copies import Computed
-from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
+from fuse_opt.dialects.analysis.loop_body import member_ops
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.chains import ChainOffer, trace_chain
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer
@@ -168,13 +168,9 @@ class _Fused:
         refusal = self._refuse_reads() or self._refuse_epilogue(offer) or self._refuse_prologue(offer)
         if refusal is not None or offer is None or offer.trace is None:
             return refusal
-        if not self.joins_before or offer.computes is None:
-            return self.traced.refuse(offer.trace, self.results, self.outer)
-        try:
-            traced = offer.trace(self.results, self.outer)
-        except Unschedulable as reason:
-            return Refusal(reason.code, str(reason))
-        return self._refuse_computed(offer.computes(traced))
+        computes = offer.computes if self.joins_before else None
+        found = self.traced.computed(offer.trace, computes, self.results, self.outer)
+        return found if isinstance(found, Refusal) else self._refuse_computed(found)
 
     def _refuse_computed(self, operands: Sequence[Computed]) -> Refusal | None:
         """Refuses where computing operands in copies takes longer than storing and reading them once."""

@@ -7,6 +7,7 @@ from xdsl.dialects.func import FuncOp
 from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
 from fuse_opt.dialects.analysis.contractions.product_copies import FEWEST_STREAMED, MOST_STREAMED, NEAR_BYTES
 from fuse_opt.dialects.analysis.contractions.products import product_of
+from fuse_opt.dialects.analysis.kernel_access import structure_now
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
@@ -27,22 +28,19 @@ class NearOperands:
         self.function = function
         self.most = device.last_level_cache_bytes // PART
         self._fits: bool | None = None
+        self._near: dict[tuple[object, ...], bool] = {}
+        """By the structure of products: whether their right operands are, where all values are."""
 
     def is_near(self, kernel: KernelOp) -> bool:
         """Whether it is a product of few rows whose right operand is in the last cache, and in no nearer one."""
         if not self.most or kernel.schedule_kind() != "matmul":
             return False
-        product = product_of(kernel)
-        of, size = product.contraction, dtype(product.op.operands[1]).itemsize
-        if isinstance(product.rhs, ComputedOperand) or product.rhs.panels is not None or 1 not in of.rhs[-2:]:
-            return False
-        most = MOST_STREAMED if of.rhs[-1] == 1 else MOST_TURNED
-        few = is_decided(lambda: of.rows <= most and of.columns >= FEWEST_STREAMED)
-        if not few or not is_decided(lambda: of.depth * of.columns * size > NEAR_BYTES):
-            return False
-        if self._fits is None:
+        key = structure_now(kernel)
+        if (is_wide := self._near.get(key)) is None:
+            is_wide = self._near[key] = _is_wide(kernel)
+        if is_wide and self._fits is None:
             self._fits = self._bytes() <= self.most
-        return self._fits
+        return is_wide and bool(self._fits)
 
     def _bytes(self) -> int:
         """Of all values that kernels read and give; more than there is room for where some are not known."""
@@ -51,3 +49,14 @@ class NearOperands:
         sizes = [byte_size(value) for value in values]
         known = [size for size in sizes if isinstance(size, int)]
         return sum(known) if len(known) == len(sizes) else self.most + 1
+
+
+def _is_wide(kernel: KernelOp) -> bool:
+    """Whether a product has few rows, and a right operand for which there is no room in the nearer caches."""
+    product = product_of(kernel)
+    of, size = product.contraction, dtype(product.op.operands[1]).itemsize
+    if isinstance(product.rhs, ComputedOperand) or product.rhs.panels is not None or 1 not in of.rhs[-2:]:
+        return False
+    most = MOST_STREAMED if of.rhs[-1] == 1 else MOST_TURNED
+    few = is_decided(lambda: of.rows <= most and of.columns >= FEWEST_STREAMED)
+    return few and is_decided(lambda: of.depth * of.columns * size > NEAR_BYTES)

@@ -19,7 +19,7 @@ from fuse_opt.dialects.analysis.contractions.generated_products import (
     product_kind_problem,
     why_no_product,
 )
-from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access
+from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access, structure_now
 from fuse_opt.dialects.analysis.loop_body import trace_kernel
 from fuse_opt.dialects.analysis.loop_order import LoopOrder, choose_order, version_entries
 from fuse_opt.dialects.analysis.precision import precision_of, precision_problem, rounds
@@ -371,7 +371,21 @@ def _choose(kernel: KernelOp) -> LoopOrder:
     if access.scheme is None:
         remark(ScheduleKernelsPass.name, kernel, access.code, f'runs op by op ("reference"): {access.message}')
         return LoopOrder("reference")
-    order = LoopOrder("pack") if access.scheme == "pack" else choose_order(trace_kernel(kernel))
+    order = LoopOrder("pack") if access.scheme == "pack" else _order(kernel)
     why = f": {order.reason}" if order.reason else ""
     remark(ScheduleKernelsPass.name, kernel, "scheduled", f'runs as "{order.kind}"{why}')
     return order
+
+
+_ORDERS: dict[tuple[object, ...], LoopOrder] = {}
+_REMEMBERED = 4096
+
+
+def _order(kernel: KernelOp) -> LoopOrder:
+    """That of a kernel's loops; chosen once for kernels that compute the same."""
+    key = structure_now(kernel)
+    if (found := _ORDERS.get(key)) is None:
+        if len(_ORDERS) >= _REMEMBERED:
+            _ORDERS.clear()
+        found = _ORDERS[key] = choose_order(trace_kernel(kernel))
+    return found

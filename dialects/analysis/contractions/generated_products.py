@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, attention_of
 from fuse_opt.dialects.analysis.contractions.attention_gradients import ATTENTION_GRADIENT, attention_gradient_of
 from fuse_opt.dialects.analysis.contractions.conv_kernels import WINOGRAD, conv_kernel_of, winograd_kernel_of
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_of
-from fuse_opt.dialects.analysis.kernel_access import kernel_structure, replaceable_by
+from fuse_opt.dialects.analysis.kernel_access import replaceable_by, structure_now
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
 from fuse_opt.dialects.fused import KernelOp
 
@@ -33,6 +33,10 @@ _ANALYSES: dict[str, Callable[[KernelOp], _Found]] = {
     WINOGRAD: winograd_kernel_of,
 }
 """What finds the ops and what is around them, or raises Unschedulable."""
+_PROBLEMS: dict[tuple[object, ...], tuple[str, str, int | None] | None] = {}
+"""By kind and structure: message, code, and which op is to blame, by its place; None where there is none."""
+_REPLACEABLE: dict[tuple[object, ...], tuple[frozenset[int], ...]] = {}
+_REMEMBERED = 4096
 PRODUCT_KINDS = tuple(_ANALYSES)
 """Schedule kinds of generated code of opaque ops."""
 COMPOSITE_KINDS = (ATTENTION, ATTENTION_GRADIENT)
@@ -49,12 +53,27 @@ def product_kind_problem(kernel: KernelOp, kind: str) -> Unschedulable | None:
 
 
 def kind_problem(kernel: KernelOp, kind: str) -> Unschedulable | None:
-    """The same, whatever implementation it names."""
-    try:
-        _ANALYSES[kind](kernel)
-    except Unschedulable as problem:
-        return problem
-    return None
+    """The same, whatever implementation it names; worked out once of kernels that compute the same."""
+    key = (kind, *structure_now(kernel))
+    if key not in _PROBLEMS:
+        try:
+            _ANALYSES[kind](kernel)
+        except Unschedulable as problem:
+            found = str(problem), problem.code, _place(problem.op, kernel)
+        else:
+            found = None
+        if len(_PROBLEMS) >= _REMEMBERED:
+            _PROBLEMS.clear()
+        _PROBLEMS[key] = found
+    if (known := _PROBLEMS[key]) is None:
+        return None
+    message, code, place = known
+    return Unschedulable(code, message, None if place is None else list(kernel.block.ops)[place])
+
+
+def _place(op: Operation | None, kernel: KernelOp) -> int | None:
+    """Of an op of a kernel among its ops."""
+    return next((place for place, each in enumerate(kernel.block.ops) if each is op), None)
 
 
 def why_no_product(kernel: KernelOp) -> str:
@@ -63,17 +82,13 @@ def why_no_product(kernel: KernelOp) -> str:
     return next((f": {problem}" for problem in problems if problem and problem.code not in NOT_OF_THE_KIND), "")
 
 
-_REPLACEABLE: dict[tuple[object, ...], tuple[frozenset[int], ...]] = {}
-_REMEMBERED = 4096
-
-
 def epilogue_operands(kernel: KernelOp, kind: str) -> tuple[frozenset[int], ...]:
     """
     By result of a kernel that runs by the kind: the operands that its storage may be. The epilogue alone reads them, where and
     just before it stores the result's element; what is contracted is read for other elements, by other tasks, too. Sums of
     blocks before the last one are never in a result's memory while an epilogue reads anything, but on a task's stack.
     """
-    key = (kind, *kernel_structure(kernel))
+    key = (kind, *structure_now(kernel))
     if (known := _REPLACEABLE.get(key)) is None:
         if len(_REPLACEABLE) >= _REMEMBERED:
             _REPLACEABLE.clear()

@@ -7,29 +7,44 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
+from fuse_opt.dialects.analysis.contractions.product_copies import Computed
 from fuse_opt.dialects.analysis.kernel_access import group_structure
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.passes.fusion.engine.group_graph import Refusal
 
 Trace = Callable[[Sequence[SSAValue], Collection[Operation]], object]
 """Raises Unschedulable where ops that give some results are no kernel of generated code."""
+Computes = Callable[[object], Sequence[Computed]]
+"""Of what was found."""
 
 
 @dataclass
 class TracedGroups:
     """Answers of one run of a rule, in which machine and sizes stay the same."""
 
-    _answers: dict[tuple[object, ...], Refusal | None] = field(default_factory=dict[tuple[object, ...], Refusal | None])
+    _answers: dict[tuple[object, ...], Refusal | Sequence[Computed]] = field(
+        default_factory=dict[tuple[object, ...], Refusal | Sequence[Computed]]
+    )
 
     def refuse(self, trace: Trace, results: Sequence[SSAValue], ops: Collection[Operation]) -> Refusal | None:
         """Why ops that give the results are no kernel; what a trace says follows from what the ops are and read of each other."""
-        key = (trace, *group_structure(results, ops))
-        if key in self._answers:
-            return self._answers[key]
-        found: Refusal | None = None
-        try:
-            trace(results, ops)
-        except Unschedulable as reason:
-            found = Refusal(reason.code, str(reason))
-        self._answers[key] = found
+        found = self.computed(trace, None, results, ops)
+        return found if isinstance(found, Refusal) else None
+
+    def computed(
+        self, trace: Trace, computes: Computes | None, results: Sequence[SSAValue], ops: Collection[Operation]
+    ) -> Refusal | Sequence[Computed]:
+        """
+        The same, or the operands that the kernel computes where it copies them, as `computes` finds them: those of a group that
+        is alike, which have the types of this one's.
+        """
+        key = (trace, computes, *group_structure(results, ops))
+        if (found := self._answers.get(key)) is None:
+            try:
+                traced = trace(results, ops)
+            except Unschedulable as reason:
+                found = Refusal(reason.code, str(reason))
+            else:
+                found = () if computes is None else computes(traced)
+            self._answers[key] = found
         return found

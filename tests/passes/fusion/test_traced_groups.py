@@ -9,6 +9,7 @@ from ir_testing import parse
 from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.bare_ops import sweep_functions
+from fuse_opt.dialects.analysis.contractions.product_copies import Computed
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.passes.fusion.engine.traced_groups import TracedGroups
 
@@ -71,6 +72,22 @@ def test_what_differs_is_traced_again(lines: tuple[str, ...]) -> None:
     for ops in (ops_of(ADD, MAX), ops_of(*lines)):
         groups.refuse(traces.trace, ops[-1].results, dict.fromkeys(ops))
     assert traces.count == 2
+
+
+def test_what_is_computed_in_copies_is_found_once() -> None:
+    """Not where nobody asks, and apart from groups of which nobody does."""
+    groups, traces, found = TracedGroups(), Traces(), list[object]()
+
+    def computes(traced: object) -> Sequence[Computed]:
+        found.append(traced)
+        return [Computed(ops[0].operands[0], (), 1, 2, 3)]
+
+    for ops in (ops_of(ADD), ops_of(ADD)):
+        members = dict.fromkeys(ops)
+        assert groups.refuse(traces.trace, ops[-1].results, members) is None
+        answer = groups.computed(traces.trace, computes, ops[-1].results, members)
+        assert isinstance(answer, list) and (answer[0].work, answer[0].times, answer[0].copied) == (1, 2, 3)
+    assert (traces.count, len(found)) == (2, 1)
 
 
 def test_other_results_are_another_group() -> None:
