@@ -57,6 +57,6 @@ def _is_wide(kernel: KernelOp) -> bool:
     of, size = product.contraction, dtype(product.op.operands[1]).itemsize
     if isinstance(product.rhs, ComputedOperand) or product.rhs.panels is not None or 1 not in of.rhs[-2:]:
         return False
-    most = MOST_STREAMED if of.rhs[-1] == 1 else MOST_TURNED
-    few = is_decided(lambda: of.rows <= most and of.columns >= FEWEST_STREAMED)
+    most, fewest = (MOST_STREAMED, FEWEST_STREAMED) if of.rhs[-1] == 1 else (MOST_TURNED, 1)
+    few = is_decided(lambda: of.rows <= most and of.columns >= fewest)
     return few and is_decided(lambda: of.depth * of.columns * size > NEAR_BYTES)

@@ -12,13 +12,14 @@ from functools import cache
 
 from fuse_opt.lowering.c.headers.tile_steps import Bounds, even_parts
 
-FAR, NEAR = "r", "n"
+FAR, NEAR, LONG = "r", "n", "l"
 """
 What a name ends in: where no near cache is known to hold the right operand, which is asked for (1.5 to 2.8 times as fast, where
 one does .85 to .95; Zen 4, with either width of vectors), and where the last one is known to, from which processors ask for it in
-time (1.0 to 1.25 times as fast as the former).
+time (1.0 to 1.25 times as fast as the former): of rows that a first cache keeps while columns pass by one after another (.7 to
+.95 of the time of four at a time), and of longer ones (four at a time take .65 to .9 of the time).
 """
-_NAME = re.compile(rf"fo_dot_(f32|f64|bf16|f16)_(\d+)x(\d+)([{FAR}{NEAR}]?)")
+_NAME = re.compile(rf"fo_dot_(f32|f64|bf16|f16)_(\d+)x(\d+)([{FAR}{NEAR}{LONG}]?)")
 _F32 = ("float", "fo_i32", 4)
 _TYPES = {"f32": _F32, "f64": ("double", "fo_i64", 8), "bf16": _F32, "f16": _F32}
 """By the right operand's element type, of those it is computed in: their name in C, an integer of their size, and their bytes."""
@@ -26,6 +27,10 @@ NARROW = ("bf16", "f16")
 """Right operands that are widened as they are read; left ones are wide."""
 _CHAINS = 8
 """Sums that wait for nothing: where a tile has fewer, each is of several vectors in turn."""
+_ROW_CHAINS = 3
+"""The same of a single row's sum with a column: enough for one column after another, and sixteen registers hold those of four."""
+_STRETCH = 1008
+"""Elements of a single row, about, after which its sums are added to others: rounding errors are those of so many."""
 _PARTS = ((2, 4), (3, 3), (4, 2), (1, 8), (8, 1))
 """Rows and columns at a time, at most, where vectors are shorter than 64 bytes: what sixteen registers hold."""
 
@@ -98,12 +103,14 @@ def _time(cut: tuple[Bounds, Bounds]) -> float:
 def _part(element: str, width: int, rows: tuple[int, int], columns: tuple[int, int], step: int, place: str) -> str:
     """
     The sums of some rows and columns in vectors of so many bytes, put into `sums`, whose rows lie `step` apart. A single row
-    meets one column after another of those that the last cache has: processors read one stream 1.1 times as fast as four.
+    meets one column after another of those that the last cache has: processors read one stream faster than four.
     """
     kind, integer, size = _TYPES[element]
     count = width // size
     pairs = [(i, j) for i in range(*rows) for j in range(*columns)]
-    chains = max(1, _CHAINS // len(pairs))
+    is_single = rows == (0, 1)
+    in_turn = is_single and place == NEAR
+    chains = _ROW_CHAINS if is_single else max(1, _CHAINS // len(pairs))
     names = [f"s{i}_{j}_{n}" for i, j in pairs for n in range(chains)]
     lines = [
         f"typedef {kind} fo_v __attribute__((vector_size({width}), aligned(sizeof({kind})), may_alias));",
@@ -113,9 +120,8 @@ def _part(element: str, width: int, rows: tuple[int, int], columns: tuple[int, i
         "fo_v " + ", ".join(f"{name} = {{0}}" for name in names) + ";",
         "long p;",
     ]
-    for some in [[pair] for pair in pairs] if place == NEAR and rows == (0, 1) else [pairs]:
-        lines += _sums(element, some, chains, width, count, place)
-    lines += [f"s{i}_{j}_0 += s{i}_{j}_{n};" for n in range(1, chains) for i, j in pairs]
+    for some in [[pair] for pair in pairs] if in_turn else [pairs]:
+        lines += _sums(element, some, chains, width, count, place, is_single)
     lines += _folded(count, pairs, step)
     lines.append(f"for (; k < {count} && p < k; p++) {{")
     of_b = f"fo_{element}_to_f32({{}})" if element in NARROW else "{}"
@@ -126,18 +132,32 @@ def _part(element: str, width: int, rows: tuple[int, int], columns: tuple[int, i
     return "  {\n" + "".join(f"    {line}\n" for line in lines) + "  }\n"
 
 
-def _sums(element: str, pairs: list[tuple[int, int]], chains: int, width: int, count: int, place: str) -> list[str]:
-    """All of the contracted dimension, by vectors of so many bytes and elements, in turn for sums of so many each."""
+def _sums(
+    element: str, pairs: list[tuple[int, int]], chains: int, width: int, count: int, place: str, stretches: bool
+) -> list[str]:
+    """
+    All of the contracted dimension, by vectors of so many bytes and elements, in turn for sums of so many each, the first of
+    which has all in the end; `stretches`: whether they are added up after every stretch.
+    """
+    sums, end = [f"{i}_{j}" for i, j in pairs], "end" if stretches else "k"
+    joined = [f"s{name}_0 += s{name}_{n};" for n in range(1, chains) for name in sums]
     lines = ["p = 0;"]
+    if stretches:
+        lines.append("fo_v " + ", ".join(f"t{name} = {{0}}" for name in sums) + ";")
+        lines += ["for (;;) {", f"long end = k - p < {_STRETCH * 3 // 2} ? k : p + {_STRETCH};"]
     if chains > 1:
-        lines.append(f"for (; p + {chains * count} <= k; p += {chains * count}) {{")
+        lines.append(f"for (; p + {chains * count} <= {end}; p += {chains * count}) {{")
         for n in range(chains):
             lines += _step(element, pairs, n, f"p + {n * count}", False, width, place)
         lines.append("}")
+    if stretches:
+        cleared = [f"s{name}_{n} = (fo_v){{0}};" for n in range(chains) for name in sums]
+        lines += ["if (end == k) break;", *joined, *(f"t{name} += s{name}_0;" for name in sums), *cleared, "}"]
     lines.append(f"for (; p + {count} <= k; p += {count}) {{")
     lines += [*_step(element, pairs, 0, "p", False, width, place), "}"]
     lines.append(f"if (p < k && k >= {count}) {{")
-    return [*lines, *_step(element, pairs, 0, f"k - {count}", True, width, place), "}"]
+    lines += [*_step(element, pairs, 0, f"k - {count}", True, width, place), "}", *joined]
+    return lines + [f"s{name}_0 += t{name};" for name in sums if stretches]
 
 
 def narrow_types(element: str, width: int) -> list[str]:
@@ -156,9 +176,9 @@ def loaded(element: str, name: str, place: str, width: int) -> list[str]:
         return [f"  fo_v {name} = (fo_v)(__builtin_convertvector(*(const fo_n *)({place}), fo_w) << 16);"]
     elements = f"for (unsigned l = 0; l < sizeof {name} / 4; l++) {name}[l] = fo_f16_to_f32(({place})[l]);"
     if width < 32:
-        return [f"  fo_v {name};", f"  {elements}"]
+        return [f"  fo_v {name} = {{0}};", f"  {elements}"]
     instruction = f'__asm__("vcvtph2ps %1, %0" : "=v"({name}) : "m"(*(const fo_n *)({place})));'
-    return [f"  fo_v {name};", "#if defined(__F16C__)", f"  {instruction}", "#else", f"  {elements}", "#endif"]
+    return [f"  fo_v {name} = {{0}};", "#if defined(__F16C__)", f"  {instruction}", "#else", f"  {elements}", "#endif"]
 
 
 def _step(

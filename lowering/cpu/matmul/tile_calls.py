@@ -10,13 +10,14 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.types.dtypes import F32, F64
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.c.headers.product_dots import FAR, NEAR, dot_name
+from fuse_opt.lowering.c.headers.product_dots import FAR, LONG, NEAR, dot_name
 from fuse_opt.lowering.c.headers.product_groups import ASKS, FEWEST_LANES, KEEPS, LINES
 from fuse_opt.lowering.c.headers.product_tiles import tile_name, vector_elements
 from fuse_opt.lowering.c.headers.row_sums import streamed_name
 from fuse_opt.lowering.cpu.matmul.asking import Following
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, element_of
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, TilePart, either
+from fuse_opt.lowering.cpu.matmul.tilings.dots import LONG_ROW
 from fuse_opt.lowering.cpu.matmul.tilings.tiling import Tiling
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
@@ -128,7 +129,12 @@ class TileCalls:
     @property
     def _place(self) -> str:
         """Of a right operand that is read where it lies, or by vectors along the contracted dimension."""
-        return (NEAR if self.tiling.is_near else FAR) if self.tiling.is_far else ""
+        if not self.tiling.is_far:
+            return ""
+        if not self.tiling.is_near:
+            return FAR
+        size = 8 if self.element == F64.name else 4
+        return LONG if self.tiling.depth * size > LONG_ROW else NEAR
 
     def over_panel(self, scope: Scope, tile: SSAValue, first: SSAValue, block: TileBlock) -> None:
         """A tile that is as wide as the panel."""

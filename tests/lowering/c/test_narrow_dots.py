@@ -50,7 +50,7 @@ def test_every_build_widens_what_it_reads(element: str, products: ctypes.CDLL, r
     """Up to where memory ends, at lengths that are no whole vectors, or less than one."""
     product = products[f"product_{dot_name(element, rows, columns)}"]
     rng = np.random.default_rng(3)
-    for depth in (*range(1, 36), 64, 130, 771):
+    for depth in (*range(1, 36), 64, 130, 771, 1535, 1537, 3601):
         x, w = rng.integers(-20, 20, (rows, depth)), rng.integers(-20, 20, (columns, depth))
         with guarded() as allocate:
             given = (x.astype(np.float32), narrow(w, element), np.ones((rows, columns), np.float32))

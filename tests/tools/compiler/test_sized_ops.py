@@ -60,7 +60,7 @@ def with_sizes(cases: Sequence[Case]) -> ModuleOp:
 class Uncompiled:
     """In the place of a program for all sizes: it was made, and nothing is run."""
 
-    def __init__(self, program: Program, at: object, named: object) -> None:
+    def __init__(self, program: Program, at: object, named: object, usual: object) -> None:
         raise Made
 
 

@@ -26,6 +26,7 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.extents import is_number
 from fuse_opt.lowering.cpu.matmul.tilings.any_rows import tiling_for_any_rows
 from fuse_opt.lowering.cpu.matmul.tilings.arithmetic import Arithmetic
+from fuse_opt.lowering.cpu.matmul.tilings.dots import DOT_ROWS, is_aligned_by_copying, longest_dots
 from fuse_opt.lowering.cpu.matmul.tilings.streamed_rows import is_streamed, streamed
 from fuse_opt.lowering.cpu.matmul.tilings.tile_copies import (
     TALL_BLOCK_ROWS,
@@ -91,17 +92,10 @@ GROUP_DEPTH = 256
 """Groups of a block of depth: a first cache holds a panel's, and setting up matrix registers is little beside them."""
 SUMMED_DEPTH = 512
 """The same where tiles keep the sums of their rows for other panels, which they do for a whole depth."""
-DOT_DEPTH = 1024
-"""Of such a block where sums are vectors along that dimension: rows of a tile, and of the next, stay in a first cache."""
 DOT_GROUPS = 16
 """Tiles of such sums side by side: their columns are a panel."""
 COMPUTED_DOT_GROUPS = 4
 """The same of a right operand that is computed in a copy."""
-DOT_ROWS = 16
-"""Rows for which a transposed right operand is read, or computed in a copy, in the order in which it lies; narrow elements in
-memory are so for fewer, as each tile of their rows widens them again."""
-MANY_DOT_DEPTH = 512
-"""Of a block of the contracted dimension for the most such rows, of which a first cache holds no more (measured)."""
 COMPUTED_BYTES = 32 << 10
 """Of such a copy that few rows meet: a first cache holds it."""
 NEAR_RIGHT = 28 << 10
@@ -156,6 +150,8 @@ def choose_tiling(
     panels = max(1, -(-product.columns // width) - shape.merges)
     side_by_side = product.rhs[-1] == 1 and packed is None
     copied = _copied_depth(product, height, taller, stored, along_depth)
+    if along_depth and not (packs or copied) and is_aligned_by_copying(product, itemsize):
+        copied = product.depth
     if converts or computed[0] or (group > 1 and (product.lhs[-1] != 1 or product.depth % group)):
         copied = product.depth
     if by_tiles := not computed[0] and copies_tiles(product, group, stored):
@@ -172,7 +168,7 @@ def choose_tiling(
     # columns that are copied become rows then: blocks of depth are longer (0.95 to 0.98 of the time, measured)
     by_columns = transposed and group == 1 and not along_depth and (vectors is not NARROW or not copied)
     longest = (
-        _longest_dots(product.rows)
+        longest_dots(product, packs)
         if along_depth
         else _longest_block(product, itemsize, turns, vectors, bits, by_columns)
     )
@@ -266,11 +262,6 @@ def _in_shorter_blocks(product: Contraction, tiling: Tiling, panels: int) -> Til
     blocks = -(-wanted // (prod(product.batch) * panels))
     most = max(1, product.rows // SHORTEST_BLOCK)
     return replace(tiling, block=min(tiling.block, -(-tiling.tiles // max(1, min(blocks, most)))))
-
-
-def _longest_dots(rows: int) -> int:
-    """Of a block of the contracted dimension, where vectors lie along it."""
-    return MANY_DOT_DEPTH if FEW_TRANSPOSED < rows <= DOT_ROWS else DOT_DEPTH
 
 
 def _longest_block(
