@@ -144,7 +144,8 @@ def _sums(
     lines = ["p = 0;"]
     if stretches:
         lines.append("fo_v " + ", ".join(f"t{name} = {{0}}" for name in sums) + ";")
-        lines += ["for (;;) {", f"long end = k - p < {_STRETCH * 3 // 2} ? k : p + {_STRETCH};"]
+        stretch = _STRETCH // (chains * count) * chains * count
+        lines += ["for (;;) {", f"long end = k - p < {stretch * 3 // 2} ? k : p + {stretch};"]
     if chains > 1:
         lines.append(f"for (; p + {chains * count} <= {end}; p += {chains * count}) {{")
         for n in range(chains):
