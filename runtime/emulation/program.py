@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,8 @@ import numpy.typing as npt
 
 from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, BufferRef, GridLaunch, LibraryCall, Program, Segment
 from fuse_opt.runtime.disk_cache import DiskCache
-from fuse_opt.runtime.emulation.translation import FLAGS, SHIM, translated
+from fuse_opt.runtime.emulation.building import build, identity
+from fuse_opt.runtime.emulation.translation import translated
 
 Array = npt.NDArray[Any]
 
@@ -72,39 +71,11 @@ def _built(text: str, flags: Sequence[str]) -> Path:
     cxx = find_cxx()
     if cxx is None:
         raise EmulationError("CUDA C runs on the CPU by g++, and there is none on PATH; install it")
-    return DiskCache().get_or_build(
-        [cxx, _version(cxx), *FLAGS, *flags, SHIM.read_text(), text], ".so", lambda path: _build(cxx, text, flags, path)
-    )
-
-
-@functools.cache
-def _version(cxx: str) -> str:
-    return subprocess.run([cxx, "--version"], capture_output=True, text=True, check=False).stdout
-
-
-@functools.cache
-def _shim_as_read(cxx: str, flags: tuple[str, ...]) -> Path | None:
-    """The shim as g++ keeps what it has read, which takes longer than to read most texts; None where it keeps nothing."""
-
-    def build(path: Path) -> None:
-        command = [cxx, *FLAGS, *flags, "-x", "c++-header", str(SHIM), "-o", str(path)]
-        subprocess.run(command, capture_output=True, check=True)
-
-    try:
-        return DiskCache().get_or_build([cxx, _version(cxx), *FLAGS, *flags, SHIM.read_text()], ".gch", build)
-    except (OSError, ValueError, subprocess.CalledProcessError):
-        return None
+    return DiskCache().get_or_build([*identity(cxx, flags), text], ".so", lambda path: _build(cxx, text, flags, path))
 
 
 def _build(cxx: str, text: str, flags: Sequence[str], path: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="fuse-opt-") as folder:
-        source, shim = Path(folder, "kernels.cpp"), Path(folder, SHIM.name)
-        source.write_text(translated(text, shim))
-        shim.symlink_to(SHIM)  # g++ looks beside it for what was read before, and reads it where that does not suit
-        if (read := _shim_as_read(cxx, tuple(flags))) is not None:
-            shim.with_name(f"{SHIM.name}.gch").symlink_to(read)
-        command = [cxx, *FLAGS, *flags, str(source), "-o", str(path)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = build(cxx, partial(translated, text), flags, path)
     if result.returncode:
         lines = [line for line in result.stderr.splitlines() if "error" in line] or ["it says nothing"]
         raise EmulationError(f"g++ refuses the CUDA text: {lines[0]}")

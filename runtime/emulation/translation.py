@@ -29,7 +29,7 @@ def kernels_of(text: str) -> Iterator[tuple[re.Match[str], bool]]:
         yield kernel, _WAITS.search(text, kernel.end(), following.start() if following else len(text)) is not None
 
 
-def translated(text: str, shim: Path = SHIM) -> str:
-    """C++ with the shim, which may lie elsewhere, and a function `run_NAME` for each kernel."""
+def translated(text: str, shim: Path) -> str:
+    """C++ with the shim, which will lie there, and a function `run_NAME` for each kernel."""
     exports = [f"SHIM_EXPORT({kernel[2]}, {str(waits).lower()})\n" for kernel, waits in kernels_of(text)]
     return f'#include "{shim}"\n{for_shim(text)}\n{"".join(exports)}'

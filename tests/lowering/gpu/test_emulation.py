@@ -187,7 +187,7 @@ def test_the_shim_is_read_where_nothing_that_suits_was_kept_of_it(
         return wrong if kept == "something else" else None
 
     if kept != "the shim":
-        monkeypatch.setattr("fuse_opt.runtime.emulation.program._shim_as_read", found)
+        monkeypatch.setattr("fuse_opt.runtime.emulation.building._shim_as_read", found)
     for number in range(2):
         Kernels(f"__global__ void of_{number}(float *x) {{\n  x[0] = {number};\n}}\n")
     assert len(list(tmp_path.rglob("*.so"))) == 2

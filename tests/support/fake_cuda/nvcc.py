@@ -10,16 +10,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
-from fuse_opt.runtime.emulation.translation import FLAGS, KERNEL, SHIM, kernels_of, translated
+from fuse_opt.runtime.emulation.building import build
+from fuse_opt.runtime.emulation.translation import KERNEL, SHIM, kernels_of, translated
 
 
-def with_figures(text: str) -> str:
+def with_figures(text: str, shim: Path) -> str:
     """C++ for the shim, with what the stand-in driver asks of each kernel."""
-    lines = [translated(text)]
+    lines = [translated(text, shim)]
     for kernel, _ in kernels_of(text):
         threads, name, parameters = kernel.groups()
         count = parameters.count(",") + 1 if parameters.strip() else 0
@@ -47,8 +48,7 @@ def main(arguments: list[str]) -> int:
             line = text.count("\n", 0, kernel.start()) + 1
             print(f"{source}({line}): error: {kernel[2]} is refused on request", file=sys.stderr)
             return 1
-    command = ["g++", *FLAGS, "-x", "c++", "-", "-o", target]
-    result = subprocess.run(command, input=with_figures(text), capture_output=True, text=True)
+    result = build("g++", partial(with_figures, text), (), Path(target))
     sys.stderr.write(result.stderr)
     for kernel in KERNEL.finditer(text):
         print(f"ptxas info    : Compiling entry function '{kernel[2]}' for 'sm_90'")
