@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import re
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from fake_cuda import build
-from fake_cuda.build import HERE, build_driver, cuda_include
+from fake_cuda.build import HERE, build_driver, driver_name
 
 from fuse_opt.runtime.disk_cache import DiskCache
 
@@ -47,11 +46,9 @@ def needs_stand_in(test: Callable[..., None]) -> Callable[..., None]:
 @cache
 def libraries() -> Path:
     """The folder of the stand-ins, built once for each version of their sources."""
-    include = cuda_include()
-    assert include is not None
-    sources = [*sorted(HERE.glob("*.?pp")), HERE / "build.py", include / "cuda.h"]
-    key = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    folder = DiskCache().directory / f"stand-in-driver-{key}"
+    if (built := PYCUDA_FOLDER / driver_name()).is_dir():  # with PyCUDA
+        return built
+    folder = DiskCache().directory / driver_name()
     if not folder.is_dir():
         draft = Path(tempfile.mkdtemp(dir=folder.parent))
         build_driver(draft)
