@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
-from fuse_opt.dialects.analysis.kernel_access import dispatched_ops, kernel_structure, library_op
+from fuse_opt.dialects.analysis.kernel_access import dispatched_ops, library_op, structure_now
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.analysis.numerics import Numerics, numerics_of
 from fuse_opt.dialects.analysis.training import is_training
@@ -69,7 +69,7 @@ def _question(kernel: KernelOp) -> tuple[object, ...]:
     """What answers about a kernel depend on: offers, backends that are allowed, and what it computes."""
     allowed = allowed_backends(kernel)
     there = None if allowed is None else tuple(allowed)
-    return registry_state(), there, platform_of(kernel), is_training(kernel), kernel.saved, kernel_structure(kernel)
+    return registry_state(), there, platform_of(kernel), is_training(kernel), kernel.saved, structure_now(kernel)
 
 
 def _candidates(

@@ -267,7 +267,7 @@ def _compile(
             raise LeftError(why)
         with api.steered(options.decisions) as decisions:
             mark(imported.module, kind, options)
-            with api.collection_paused(), api.verified_at_the_end(options.pipeline is None):
+            with api.collection_paused():
                 program = _program(imported, options, saved, device if on_device else None, tried)
         attempts = Attempts(imported, failed, device)
         if on_device:

@@ -114,8 +114,7 @@ def _sized_program(
         raise SizeRefusal("nothing is left that a program computes")
     module = imported.module.clone()
     mark(module, kind, options)
-    at_the_end = api.verified_at_the_end(options.pipeline is None)
-    with api.steered(options.decisions) as decisions, api.collection_paused(), at_the_end:
+    with api.steered(options.decisions) as decisions, api.collection_paused():
         if device is None:
             program = api.compile_sized(
                 module, long_rows, options.pipeline, backend=options.backend, tuned=options.tuned

@@ -35,7 +35,6 @@ from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram, 
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.notebook import Page, page_of
 from fuse_opt.tools.compiler.pipeline import LAUNCH_BY_LAUNCH, collection_paused, make_passes, run_pipeline
-from fuse_opt.tools.compiler.pipeline import verified_at_the_end as verified_at_the_end
 from fuse_opt.tools.compiler.registry import make_context, register
 from fuse_opt.tools.compiler.signature import Signature, call_with_parts
 from fuse_opt.tools.compiler.sized import CallerSizes, SizedPrograms

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cache, partial
@@ -190,9 +189,9 @@ def run_pipeline(
     verify: bool = True,
 ) -> None:
     """
-    Applies the passes in place, with everything verified before the first and after every one of them (`verified_at_the_end`:
-    after the last one); by the measured plan of the program, where a pass has a file of measured schedules that holds one.
-    Without `verify` nothing is: for trials of passes on copies of what was verified, of which the chosen ones run again.
+    Applies the passes in place, with everything verified before the first and after every one of them; by the measured plan of
+    the program, where a pass has a file of measured schedules that holds one. Without `verify` nothing is: for trials of passes
+    on copies of what was verified, of which the chosen ones run again.
 
     Raises an OpVerifyError, which carries the op at fault as `.op`, or what a pass raises when it refuses its work.
     """
@@ -216,15 +215,13 @@ def _apply_all(
     from fuse_opt.tools.compiler.native_packing import compiled_packing
     from fuse_opt.tools.watching.machine import on_this_machine
 
-    last = passes[-1] if passes else None
     with collection_paused(), compiled_packing(), on_this_machine():
         for pass_ in passes:
             start = time.perf_counter()
             apply_pass(pass_, ctx, module)
             if observer is not None:
                 observer.applied(pass_, module, time.perf_counter() - start)
-            if pass_ is last or not _AT_THE_END.get():
-                verifier.verify(module, pass_)
+            verifier.verify(module, pass_)
 
 
 def apply_pass(pass_: ModulePass, ctx: Context, module: ModuleOp) -> None:
@@ -270,22 +267,6 @@ def collection_paused() -> Generator[None]:
         yield
     finally:
         gc.enable()
-
-
-@contextmanager
-def verified_at_the_end(wanted: bool = True) -> Generator[None]:
-    """
-    In the body pipelines verify before their first pass and after their last one alone, if that is `wanted`: for clients whose
-    users wait for each graph and name no pass. An error then names the last pass, whichever is at fault.
-    """
-    token = _AT_THE_END.set(wanted)
-    try:
-        yield
-    finally:
-        _AT_THE_END.reset(token)
-
-
-_AT_THE_END: ContextVar[bool] = ContextVar("_AT_THE_END", default=False)
 
 
 class _Verifier:

@@ -14,7 +14,7 @@ from xdsl.ir import Block, Operation, Region
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes, run_pipeline, verified_at_the_end
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.source import verification
 from fuse_opt.tools.source.module_state import is_in, state_of
@@ -130,9 +130,7 @@ def test_what_a_pass_breaks_is_found_after_passes_that_change_nothing(change: Ca
         run_pipeline(parse(TEXT), [*make_passes("dce"), Change(change), *make_passes("dce")], make_context())
 
 
-@pytest.fixture
-def verified(monkeypatch: pytest.MonkeyPatch) -> list[ModuleOp]:
-    """The modules that are verified, as often as they are."""
+def test_only_what_changed_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     verified: list[ModuleOp] = []
     verify = verification.verify
 
@@ -141,10 +139,6 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> list[ModuleOp]:
         verify(module)
 
     monkeypatch.setattr(verification, "verify", counted)
-    return verified
-
-
-def test_only_what_changed_is_verified(verified: list[ModuleOp]) -> None:
     module = parse(TEXT)
     run_pipeline(module, [Change(), Change(set_attribute), Change(), *make_passes("dce")], make_context())
     assert len(verified) == 2
@@ -153,13 +147,3 @@ def test_only_what_changed_is_verified(verified: list[ModuleOp]) -> None:
     assert len(verified) == 1, "what a caller did between two pipelines is not known"
     run_pipeline(parse(TEXT), make_passes(DEFAULT_PIPELINE), make_context())
     assert len(verified) - 1 < len(DEFAULT_PIPELINE) / 2
-
-
-def test_clients_verify_before_and_behind_all_passes(verified: list[ModuleOp]) -> None:
-    with verified_at_the_end():
-        run_pipeline(parse(TEXT), make_passes(DEFAULT_PIPELINE), make_context())
-        assert len(verified) == 2
-        with pytest.raises(OpVerifyError, match="after pass 'dce'"):
-            run_pipeline(parse(TEXT), [Change(change_result), *make_passes("dce")], make_context())
-        with verified_at_the_end(False), pytest.raises(OpVerifyError, match="after pass 'test-change'"):
-            run_pipeline(parse(TEXT), [Change(change_result), *make_passes("dce")], make_context())
