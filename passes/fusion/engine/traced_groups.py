@@ -27,7 +27,7 @@ class TracedGroups:
 
     def refuse(self, trace: Trace, results: Sequence[SSAValue], ops: Collection[Operation]) -> Refusal | None:
         """Why ops that give the results are no kernel; what a trace says follows from what the ops are and read of each other."""
-        found = self.computed(trace, None, results, ops)
+        found: Refusal | Sequence[Any] = self.computed(trace, None, results, ops)
         return found if isinstance(found, Refusal) else None
 
     def computed(
