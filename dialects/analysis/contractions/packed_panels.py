@@ -124,7 +124,7 @@ class SizedBlock:
     part: int
     """Positions of a part of a row, at most."""
     plane: int
-    """Elements of a phase of a channel's copy, at most; no channels lie a multiple of `COLLISION` apart."""
+    """Elements of a phase of a channel's copy, at most; such that channels of few phases lie no multiple of `COLLISION` apart."""
 
 
 def sized_block(contraction: WindowContraction, itemsize: int) -> SizedBlock | None:

@@ -16,8 +16,8 @@ FAR, NEAR, LONG = "r", "n", "l"
 """
 What a name ends in: where no near cache is known to hold the right operand, which is asked for (1.5 to 2.8 times as fast, where
 one does .85 to .95; Zen 4, with either width of vectors), and where the last one is known to, from which processors ask for it in
-time (1.0 to 1.25 times as fast as the former): of rows that a first cache keeps while columns pass by one after another (.7 to
-.95 of the time of four at a time), and of longer ones (four at a time take .65 to .9 of the time).
+time (1.0 to 1.25 times as fast as the former): of rows that a first cache keeps while columns pass by one after another (.85 to
+1.05 of the time of four at a time), and of longer ones (four at a time take .65 to .9 of the time).
 """
 _NAME = re.compile(rf"fo_dot_(f32|f64|bf16|f16)_(\d+)x(\d+)([{FAR}{NEAR}{LONG}]?)")
 _F32 = ("float", "fo_i32", 4)
