@@ -104,12 +104,23 @@ class WindowContraction:
         Elements of a channel that a copy has, at most, of what windows at neighbouring positions reach, with zeros around it; of
         a merged contraction, whose first axis has a plane for each of its taps. With a stride it has its phases apart.
         """
-        count = self.window[0]
-        along = zip((rows, columns), self.strides[1:], self.dilations[1:], self.window[1:], strict=True)
-        for positions, stride, dilation, taps in along:
-            phases = {dilation * tap % stride for tap in range(taps)}
-            count *= len(phases) * (positions + dilation * (taps - 1) // stride)
+        count = self.planes
+        for axis, positions in ((1, rows), (2, columns)):
+            count *= positions + self.behind(axis)
         return count
+
+    @property
+    def planes(self) -> int:
+        """Of a channel's copy: one for each tap of the first axis and each phase of the others."""
+        return self.window[0] * len(self.phases(1)) * len(self.phases(2))
+
+    def phases(self, axis: int) -> tuple[int, ...]:
+        """Where taps lie between the first elements of two neighbouring windows."""
+        return tuple(sorted({self.dilations[axis] * tap % self.strides[axis] for tap in range(self.window[axis])}))
+
+    def behind(self, axis: int) -> int:
+        """Positions behind its own at which a window reads, at most: elements of a phase behind its first one."""
+        return self.dilations[axis] * (self.window[axis] - 1) // self.strides[axis]
 
     def product(self) -> Contraction:
         """The product, for each group of each sample, of filters by what windows see: of unfolded windows, side by side."""

@@ -129,9 +129,7 @@ class SizedBlock:
 
 def sized_block(contraction: WindowContraction, itemsize: int) -> SizedBlock | None:
     """The largest block of a merged contraction of which the copy is not too large; None where that of the smallest one is."""
-    down, right = (contraction.dilations[axis] * (contraction.window[axis] - 1) for axis in (1, 2))
-    down, right = down // contraction.strides[1], right // contraction.strides[2]
-    planes = contraction.reached(1, 1) // ((1 + down) * (1 + right))
+    down, right, planes = contraction.behind(1), contraction.behind(2), contraction.planes
     is_line = contraction.positions[1] == 1
     for positions, most in zip(
         SIZED_POSITIONS, (NEAR_COPY,) * (len(SIZED_POSITIONS) - 1) + (LARGEST_COPY,), strict=True

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.convolution.any_extents.window_copy import Origin
-from fuse_opt.lowering.cpu.convolution.tilings.blocks import Block, copied_elements, copied_rows, planes_of
+from fuse_opt.lowering.cpu.convolution.tilings.blocks import Block, copied_elements, copied_rows
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
 from fuse_opt.lowering.cpu.matmul.copies import (
     Bounds,
@@ -70,7 +70,7 @@ class InputCopy:
 
     @property
     def channel_step(self) -> int:
-        return planes_of(self.of) * self.plane
+        return self.of.planes * self.plane
 
     @property
     def plane(self) -> int:

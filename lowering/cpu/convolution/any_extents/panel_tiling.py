@@ -9,10 +9,8 @@ from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES, PL
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.extents import estimate, smallest
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import DEPTH
-from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS
-from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
-from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import MOST_ROWS, NARROW, REGISTERS
+from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import DEPTH, most_positions
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import shared_panels
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +46,17 @@ def panel_tiling(of: WindowContraction, panel: int, itemsize: int) -> PanelTilin
     """The cut of a merged contraction whose filters are in panels so wide; as many positions as caches hold."""
     block = sized_block(of, itemsize)
     assert block is not None
-    (_, height, width), behind = of.positions, Reach.along(of, 2).behind
+    (_, height, width), behind = of.positions, of.behind(2)
     parts: Extent = -(-width // block.part)
     rows: Extent = 1
     if height != 1:
         rows = smallest(height, -(-height * (smallest(width, block.part) + behind) // block.positions))
-    tile = _height(panel * itemsize // LANE_BYTES)
+    vectors = panel * itemsize // LANE_BYTES
+    tile = most_positions(vectors, vectors == 1)
     longest = block.positions + behind + (0 if height == 1 else block.part) + tile
     depth = -(-of.channels // max(-(-of.channels * of.taps // DEPTH), 1))
-    panels, tasks = -(-of.filters // panel), max(estimate(of.batch * of.positions[0] * rows * parts), 1)
-    some = -(-panels // min(panels, max(FEWEST_TASKS // tasks, 1)))
+    tasks = estimate(of.batch * of.positions[0] * rows * parts)
     return PanelTiling(
         rows, parts, -(-longest // PLANE_STEP) * PLANE_STEP, block.plane, of.channels, PLANE_STEP, depth, panel,
-        some * panel, tile, -(-2 * tile // 3),
+        shared_panels(of.filters, panel, tasks), tile, -(-2 * tile // 3),
     )  # fmt: skip
-
-
-def _height(vectors: int) -> int:
-    """Positions of a tile whose sums registers hold, of so many vectors; of one, those of two narrow ones."""
-    return NARROW.most_rows if vectors == 1 else min(MOST_ROWS, REGISTERS // vectors - 1)

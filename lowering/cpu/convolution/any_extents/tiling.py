@@ -12,7 +12,6 @@ from fuse_opt.dialects.analysis.contractions.product_copies import TASK_OPERATIO
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.extents import estimate, smallest
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.cpu.convolution.tilings.blocks import planes_of
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import (
     DEPTH,
     FEWEST_TASKS,
@@ -21,7 +20,6 @@ from fuse_opt.lowering.cpu.convolution.tilings.tiling import (
     SUM_BYTES,
     Tile,
 )
-from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
 
 POSITIONS = (2048, 1024, 512, 384, 256, 192, 128, 64)
 """Of a block, about: as many as sums of all filters have room for."""
@@ -81,7 +79,7 @@ def any_extents_tiling(of: WindowContraction, itemsize: int, register_bits: int)
 
 def _room(of: WindowContraction, itemsize: int) -> Iterator[int]:
     """Positions of a block: the most for whose sums of all filters there is room, or else the fewest."""
-    whole = (of.filters + of.channels * planes_of(of)) * itemsize
+    whole = (of.filters + of.channels * of.planes) * itemsize
     is_far = of.filters * of.channels * of.taps * itemsize > FAR_WEIGHT
     room = MOST_SUM_BYTES if is_far else SUM_BYTES
     fitting = [
@@ -95,21 +93,19 @@ def _room(of: WindowContraction, itemsize: int) -> Iterator[int]:
 
 def _cut(of: WindowContraction, vectors: int, positions: int, itemsize: int) -> AnyExtentsTiling:
     lanes, (_, height, width) = 64 // itemsize, of.positions
-    down, right = Reach.along(of, 1), Reach.along(of, 2)
+    down, right = of.behind(1), of.behind(2)
     most = positions if height == 1 else LONGEST_PART
-    longest, parts = most + right.behind, -(-width // most)
+    longest, parts = most + right, -(-width // most)
     # Rows so long for each block: what a block has is no more than it was to have, and those of a row.
-    rows: Extent = (
-        1 if height == 1 else smallest(height, -(-height * (smallest(width, most) + right.behind) // positions))
-    )
+    rows: Extent = 1 if height == 1 else smallest(height, -(-height * (smallest(width, most) + right) // positions))
     whole = longest if height == 1 else positions + longest
     columns = -(-whole // (vectors * lanes)) * vectors * lanes
     filters = of.filters // _shares(of, rows * parts, columns * itemsize)
     tile = Tile.of(filters, vectors, lanes)
     narrow, panels = _narrow(filters, tile, lanes)
-    plane = -(-(whole + down.behind * longest) // PLANE_STEP) * PLANE_STEP + PLANE_STEP
+    plane = -(-(whole + down * longest) // PLANE_STEP) * PLANE_STEP + PLANE_STEP
     met = prod(of.window[:2]) * tile.width * itemsize
-    some = max(min(DEPTH // of.taps, FIRST_CACHE // met, COPY_BYTES // (planes_of(of) * plane * itemsize)), 1)
+    some = max(min(DEPTH // of.taps, FIRST_CACHE // met, COPY_BYTES // (of.planes * plane * itemsize)), 1)
     channels = -(-of.channels // -(-of.channels // some))
     most_narrow = panels * narrow.width if narrow else 0
     single = _even(Tile.of(filters, 1, lanes), filters) if vectors > 1 and max(of.strides) > 1 else None
@@ -147,7 +143,7 @@ def _work(of: WindowContraction, cut: AnyExtentsTiling) -> float:
     """About, at typical extents, of an image."""
     blocks, (_, height, width) = estimate(cut.rows * cut.parts), map(estimate, of.positions)
     rows, part = -(-height // estimate(cut.rows)), -(-width // estimate(cut.parts))
-    length = (rows - 1) * (part + Reach.along(of, 2).behind) + part
+    length = (rows - 1) * (part + of.behind(2)) + part
     panels = -(-length // cut.tile.width)
     sums = cut.tile.work(cut.filters, of.channels * of.taps, -(-of.channels // cut.channels))
     return blocks * panels * sums * (of.filters // cut.filters)

@@ -11,7 +11,6 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.cpu.convolution.tilings.blocks import planes_of
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, element_of, parallel_loop, plus, times
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
@@ -64,7 +63,7 @@ class WindowCopy:
         self.pitch = self._pitch()
         _, _, self.source_channel, self.source = of.x_steps()
         self.zero = root.constant(0.0, element)
-        self.channel_step = planes_of(of) * tiling.plane
+        self.channel_step = of.planes * tiling.plane
         whole, slack = tiling.channels * self.channel_step, tiling.slack
         self.memory = root.add(memref.AllocaOp.get(element.attribute, 64, [whole + slack]))
         self.memory.name_hint = "rows"

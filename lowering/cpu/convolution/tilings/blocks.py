@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
 
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
@@ -66,17 +65,12 @@ def _even_parts(count: int) -> Iterator[int]:
 
 def copied_elements(contraction: WindowContraction, block: Block) -> int:
     """Elements of a task's copy, without those behind its end."""
-    return contraction.channels * planes_of(contraction) * copied_rows(contraction, block) * block.pitch
-
-
-def planes_of(contraction: WindowContraction) -> int:
-    """Planes of a channel's copy: one for each tap of the first axis and each phase of the others."""
-    return contraction.window[0] * prod(len(Reach.along(contraction, axis).phases) for axis in (1, 2))
+    return contraction.channels * contraction.planes * copied_rows(contraction, block) * block.pitch
 
 
 def copied_rows(contraction: WindowContraction, block: Block) -> int:
     """Rows of a plane."""
-    return block.rows + Reach.along(contraction, 1).behind
+    return block.rows + contraction.behind(1)
 
 
 def block_counts(contraction: WindowContraction, block: Block) -> tuple[int, int, int]:

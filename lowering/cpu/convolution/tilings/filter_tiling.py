@@ -28,11 +28,13 @@ def position_tiles(positions: int, vectors: int, is_narrow: bool = False) -> int
     Tiles of neighbouring positions over so many vectors of filters, or two narrow ones: as registers hold, or one if it has a row
     too many.
     """
-    if is_narrow:
-        return -(-positions // NARROW.most_rows)
-    most = min(MOST_ROWS, REGISTERS // vectors - 1)
     whole = min(MOST_ROWS, (REGISTERS + 1) // vectors - 1)
-    return 1 if positions <= whole else -(-positions // most)
+    return 1 if positions <= whole and not is_narrow else -(-positions // most_positions(vectors, is_narrow))
+
+
+def most_positions(vectors: int, is_narrow: bool = False) -> int:
+    """Of a tile whose sums registers hold, of so many vectors of filters, or two narrow ones."""
+    return NARROW.most_rows if is_narrow else min(MOST_ROWS, REGISTERS // vectors - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,12 @@ CALL_WORK = 64.0
 """Of a tile's call, and for storing a vector of its sums."""
 
 
+def shared_panels(filters: int, panel: int, tasks: int) -> int:
+    """Filters of a task, whole panels, where each of so many tasks could have all of them."""
+    panels = -(-filters // panel)
+    return -(-panels // min(panels, max(FEWEST_TASKS // max(tasks, 1), 1))) * panel
+
+
 _Cut = TypeVar("_Cut")
 
 

@@ -25,19 +25,17 @@ class Reach:
     phases: tuple[int, ...]
     taps: tuple[tuple[int, int], ...]
     """By tap: the number of its phase, and how far it lies behind the first one of that phase."""
+    behind: int
+    """Elements of a phase that the last tap reads behind the first position's."""
 
     @staticmethod
     def along(contraction: WindowContraction, axis: int) -> Reach:
         stride, dilation = contraction.strides[axis], contraction.dilations[axis]
         offsets = [dilation * tap for tap in range(contraction.window[axis])]
-        phases = tuple(sorted({offset % stride for offset in offsets}))
+        phases = contraction.phases(axis)
         taps = tuple((phases.index(offset % stride), offset // stride) for offset in offsets)
-        return Reach(stride, contraction.begins[axis], contraction.extents[axis], phases, taps)
-
-    @property
-    def behind(self) -> int:
-        """Elements of a phase that the last tap reads behind the first position's."""
-        return max(shift for _, shift in self.taps)
+        begin, extent, behind = contraction.begins[axis], contraction.extents[axis], contraction.behind(axis)
+        return Reach(stride, begin, extent, phases, taps, behind)
 
     def inside(self, phase: int, count: int) -> tuple[int, int]:
         """Which of so many elements of a phase are of the input, and no zeros: the first, and the one after the last."""

@@ -11,9 +11,9 @@ from fuse_opt.dialects.interfaces.transformed_weight import PRODUCTS, SIDE
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.extents import estimate, smallest
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import position_tiles
-from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS, least_work
-from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import MOST_ROWS, NARROW, REGISTERS
+from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import most_positions, position_tiles
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS, least_work, shared_panels
+from fuse_opt.lowering.cpu.matmul.tilings.tile_shapes import NARROW
 
 TASK_BYTES = 896 << 10
 """Of what a task has on the stack, at most, if it has several rows: a second cache holds it."""
@@ -170,15 +170,14 @@ def sized_winograd_tiling(of: WindowContraction, panel: int, itemsize: int) -> S
     places = most + longest
     copied = max((SIDE * (places // n) + SIDE) * (SIDE * n + SIDE) for n in range(1, longest + 1))
     channels = -(-of.channels // -(-of.channels // DEPTH))
-    panels, tasks = -(-of.filters // panel), max(estimate(of.batch * of.positions[0] * rows * parts), 1)
-    some = -(-panels // min(panels, max(FEWEST_TASKS // tasks, 1)))
+    some = shared_panels(of.filters, panel, estimate(of.batch * of.positions[0] * rows * parts))
     return SizedWinogradTiling(
-        rows, parts, places, longest, copied, of.channels, pitch, panel, some * panel, channels, _height(panel // lanes),
+        rows, parts, places, longest, copied, of.channels, pitch, panel, some, channels, _height(panel // lanes),
         max(JOINED_BYTES // (panel * itemsize), SIDE * SIDE * longest),
     )  # fmt: skip
 
 
 def _height(vectors: int) -> int:
     """Rows of a tile of registers; not a few more than what narrow registers hold once or twice."""
-    most = min(MOST_ROWS, REGISTERS // vectors - 1)
+    most = most_positions(vectors)
     return most // NARROW.most_rows * NARROW.most_rows or most
