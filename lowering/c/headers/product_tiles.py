@@ -25,7 +25,7 @@ from fuse_opt.lowering.c.headers.tile_steps import (
     written_out,
 )
 
-_NAME = re.compile(r"fo_(tile|taps|chosen|windows)_(f32|f64)_(\d+)x(\d+)(t?)(r?)(c?)(?:n(\d+)x(\d+))?")
+_NAME = re.compile(r"fo_(tile|taps|chosen|windows)_(f32|f64)_(\d+)x(\d+)(t?)(r?)(c?)(l?)(?:n(\d+)x(\d+))?")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
 _FEW_USES = 4
 """
@@ -53,8 +53,8 @@ _REGISTERS = 32
 """For sums, a row of the right operand, and an element of the left one: a tile that fills them is gone through step by step, as
 gcc loads elements of later steps into more."""
 
-_Pointers = tuple[str, str, str, str]
-"""To elements of a, b and c, and to those of a copy of b's rows; "" where there is none."""
+_Pointers = tuple[str, str, str, str, str]
+"""To elements of a, b and c, to those of a copy of b's rows, and to lines that are asked for; "" where there are none."""
 
 _TILE = """\
 /* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k{over} of elements of a,
@@ -88,15 +88,17 @@ def tile_name(
     kind: Literal["tile", "taps", "chosen", "windows"] = "tile",
     is_far: bool = False,
     copies: bool = False,
+    lines: bool = False,
     asks: tuple[int, int] | None = None,
 ) -> str:
     """
     The function for so many rows and columns; transposed: whose left operand has the rows of a tile side by side; `is_far`:
     whose right one may be in no near cache, so that it is asked for; `copies`: that leaves a copy of what it reads of that;
-    `asks`: how many rows, and lines of each, it asks for at a time of what is read after it.
+    `lines`: that asks for where what follows its sums is stored; `asks`: how many rows, and lines of each, it asks for at a time
+    of what is read after it.
     """
     ahead = "" if asks is None else f"n{asks[0]}x{asks[1]}"
-    return f"fo_{kind}_{element}_{rows}x{columns}{'t' * transposed}{'r' * is_far}{'c' * copies}{ahead}"
+    return f"fo_{kind}_{element}_{rows}x{columns}{'t' * transposed}{'r' * is_far}{'c' * copies}{'l' * lines}{ahead}"
 
 
 @cache
@@ -108,11 +110,13 @@ def tile_text(name: str) -> str | None:
     steps, (kind, size) = KINDS[found[1]], _TYPES[found[2]]
     if found[5] and found[1] == "tile":
         steps = TRANSPOSED
-    copies = bool(found[7])
+    copies, has_lines = bool(found[7]), bool(found[8])
+    if has_lines:
+        steps = steps.with_lines()
     if copies:
         steps = steps.with_copy()
-    if found[8]:
-        steps = steps.with_next(int(found[8]), int(found[9]))
+    if found[9]:
+        steps = steps.with_next(int(found[9]), int(found[10]))
     tile = _Tile(kind, size, bool(found[5]), bool(found[6]), steps, copies)
     rows, columns = int(found[3]), int(found[4])
     return _TILE.format(
@@ -125,9 +129,12 @@ def tile_text(name: str) -> str | None:
         more=steps.more,
         parameters=steps.parameters.format(c=kind),
         moves=", d += d_at" * copies
-        + ", next += next_at;\n  (void)next, (void)next_step, (void)asked" * bool(found[8]),
-        wide=tile.sums(LINE, rows, columns, ("a", "b", "c", "d" * copies), "  "),
-        narrow=tile.parts(rows, columns),
+        + ", lines += lines_at" * has_lines
+        + ", next += next_at" * bool(found[9])
+        + ";\n  (void)lines, (void)lines_step" * has_lines
+        + ";\n  (void)next, (void)next_step, (void)asked" * bool(found[9]),
+        wide=tile.sums(LINE, rows, columns, ("a", "b", "c", "d" * copies, "lines" * has_lines), "  "),
+        narrow=tile.parts(rows, columns, has_lines),
     )
 
 
@@ -159,7 +166,7 @@ class _Tile:
         a copy of b's rows where there is a pointer to one; `asks_ahead` for the right operand where vectors are shorter than
         lines; else a tile does that has time to load more. `is_whole` where they are all of a tile whose vectors are shorter.
         """
-        kind, (a, b, c, d) = self.kind, pointers
+        kind, (a, b, c, d, _) = self.kind, pointers
         vectors = parted_vectors(columns, width // self.size, width == LINE and rows > 1)
         lanes, starts = vectors.lanes, vectors.starts
         names = [[f"s{i}_{j}" for j in range(len(starts) - vectors.is_paired)] for i in range(rows)]
@@ -239,7 +246,8 @@ class _Tile:
         may be far away.
         """
         number, single = self.steps.number, not self.steps.outer
-        asks = ask_for_sums(rows, starts, pointers[2]) if single else []
+        asked = (pointers[4], "lines_step") if pointers[4] else (pointers[2], "c_step")
+        asks = ask_for_sums(rows, starts, *asked) if single else []
         if self.transposed or self.steps.prefetch:
             return asks
         a = pointers[0] if single else f"left + {number}"
@@ -265,10 +273,10 @@ class _Tile:
         is read later. Steps stay a loop, as gcc would add up addresses of those that are written out with too few registers.
         Rows whose distance is that of the sets of a first cache evict each other: there none behind the tile's are asked for.
         """
-        (a, _, c, _), line, rows = pointers, LINE // self.size, range(len(names))
+        (a, _, c, _, lines), line, rows = pointers, LINE // self.size, range(len(names))
         head = [types[0]]
         head += [
-            f"__builtin_prefetch({c} + {i} * c_step + {at}, 1);"
+            f"__builtin_prefetch({lines or c} + {i} * {'lines' if lines else 'c'}_step + {at}, 1);"
             for i in rows
             for at in range(0, vectors.starts[-1] + 1, line)
         ]
@@ -317,7 +325,7 @@ class _Tile:
             "  }",
         ]
 
-    def parts(self, rows: int, columns: int) -> str:
+    def parts(self, rows: int, columns: int, has_lines: bool) -> str:
         """The same for vectors of 32 or 16 bytes, part by part; those that are as wide as others are gone through by a loop."""
         parts: list[str] = []
         kinds = (
@@ -335,19 +343,23 @@ class _Tile:
             for side, group in groupby(zip(sides, starts, strict=True), lambda part: part[0]):
                 found = [start for _, start in group]
                 if len(found) == 1:
-                    parts += self._row_parts(width, of_rows, side, str(found[0]), "  ", is_whole)
+                    parts += self._row_parts(width, of_rows, side, str(found[0]), "  ", is_whole, has_lines)
                     continue
                 parts.append(f"  for (long j = {found[0]}; j < {found[-1] + side}; j += {side}) {{\n")
-                parts += [*self._row_parts(width, of_rows, side, "j", "    ", is_whole), "  }\n"]
+                parts += [*self._row_parts(width, of_rows, side, "j", "    ", is_whole, has_lines), "  }\n"]
         return "".join(parts) + "#endif\n"
 
-    def _row_parts(self, width: int, bounds: Bounds, columns: int, at: str, indent: str, is_whole: bool) -> list[str]:
+    def _row_parts(
+        self, width: int, bounds: Bounds, columns: int, at: str, indent: str, is_whole: bool, has_lines: bool
+    ) -> list[str]:
         parts: list[str] = []
         for first, end in bounds:
             to = f"(d + {at})" if self.copies and first == 0 else ""
-            pointers = f"(a + {self._place(str(first), '0')})", f"(b + {at})", f"(c + {first} * c_step + {at})", to
-            sums = self.sums(width, end - first, columns, pointers, indent + "  ", first == 0, is_whole)
-            parts += [f"{indent}{{\n", sums, f"{indent}}}\n"]
+            lines = f"(lines + {first} * lines_step + {at})" * has_lines
+            sums = f"(c + {first} * c_step + {at})"
+            pointers = f"(a + {self._place(str(first), '0')})", f"(b + {at})", sums, to, lines
+            text = self.sums(width, end - first, columns, pointers, indent + "  ", first == 0, is_whole)
+            parts += [f"{indent}{{\n", text, f"{indent}}}\n"]
         return parts
 
     def _place(self, row: str, depth: str) -> str:

@@ -43,6 +43,14 @@ class Steps:
             asks=(rows, lines),
         )
 
+    def with_lines(self) -> Steps:
+        """The same of a tile that asks for the lines that what follows its sums stores to, and not for those of the sums."""
+        return replace(
+            self,
+            parameters=self.parameters + ",\n    const {c} *lines, long lines_at, long lines_step",
+            more=self.more + ";\n   it asks for as many rows of `lines`, lines_step apart",
+        )
+
     def with_copy(self) -> Steps:
         """The same of a tile that leaves a copy of the rows of b that it reads."""
         return replace(

@@ -117,12 +117,12 @@ def parted_vectors(columns: int, lanes: int, may_part: bool) -> Vectors:
     return Vectors(found, [*starts[:-1], columns - lanes // part], part)
 
 
-def ask_for_sums(rows: int, starts: list[int], c: str) -> list[str]:
+def ask_for_sums(rows: int, starts: list[int], c: str, step: str = "c_step") -> list[str]:
     """
-    Prefetches, in a loop over `p`, of where a tile's sums go, a row at a time: all at once, they would wait for each
-    other, and stores, or loads of sums to add to, at the end for what may be far away.
+    Prefetches, in a loop over `p`, of where a tile's sums go, rows so far apart, one at a time: all at once, they would wait for
+    each other, and stores, or loads of sums to add to, at the end for what may be far away.
     """
-    lines = [f"    __builtin_prefetch({c} + p / {STEPS} * c_step + {at}, 1);" for at in starts]
+    lines = [f"    __builtin_prefetch({c} + p / {STEPS} * {step} + {at}, 1);" for at in starts]
     return [f"  if (p % {STEPS} == 0 && p < {STEPS * rows}) {{", *lines, "  }"]
 
 

@@ -53,4 +53,4 @@ def stored_rows(product: Product, memory: KernelBuffers) -> DirectResult | None:
             rest.append((IndexExpr(((atom, 1),)), factor))
         else:
             return None
-    return DirectResult(memory.targets[store.result], linear(rest), steps[row])
+    return None if steps[column] > 1 else DirectResult(memory.targets[store.result], linear(rest), steps[row])

@@ -66,7 +66,7 @@ def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[
         tiling = choose_tiling(product.contraction, itemsize, arithmetic, width, computed, bits)
         tiling = replace(tiling, is_near=RIGHT_OPERAND.word(kernel) == "near")
     passes = [product.epilogue, operand_reads(product.lhs), operand_reads(product.rhs)]
-    return [_loops(CutProduct(product, arithmetic, tiling, KernelBuffers(kernel, passes, storages)))]
+    return [product_loops(CutProduct(product, arithmetic, tiling, KernelBuffers(kernel, passes, storages)))]
 
 
 def _fills_pairs(product: Contraction) -> bool:
@@ -85,7 +85,8 @@ def operand_reads(operand: OperandAccess) -> LoopBody:
     return operand_pass(operand.value)
 
 
-def _loops(cut: CutProduct) -> KernelLoops:
+def product_loops(cut: CutProduct) -> KernelLoops:
+    """The launch of a product, and of what follows it."""
     product, tiling = cut.product.contraction, cut.tiling
     root = Scope(None, kernel_block(cut.memory))
     blocks = (prod(product.batch), tiling.row_blocks, tiling.column_blocks)

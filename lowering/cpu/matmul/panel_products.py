@@ -259,8 +259,10 @@ class PanelProducts:
             last = self.sums.is_last_block(scope, depth)
             either(scope, last, lambda inner: self.sums.ask(inner, columns, tile))
 
-        lines = self.sums.lines(scope, rows, columns) if group > 1 else None
+        lines = self.sums.lines(scope, rows, columns)
         asks = ask if self.sums.asks else None
+        last = self.sums.is_last_block(scope, depth) if lines is not None else True
+        found = replace(found, is_last_block=None if isinstance(last, bool) else last)
         return replace(found, is_alone=self.sums.is_alone, lines=lines, ask=asks, finish=finish)
 
     def _right_from(self, scope: Scope, right: Source, depth: SSAValue, column: SSAValue) -> Source:

@@ -11,8 +11,9 @@ from fuse_opt.dialects.analysis.contractions.product_copies import NEAR_BYTES
 from fuse_opt.dialects.analysis.contractions.products import Product
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import is_decided
-from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, plus, times
-from fuse_opt.lowering.cpu.matmul.direct_result import direct_result, stored_rows
+from fuse_opt.lowering.c.headers.tile_steps import STEPS
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, element_of, plus, times
+from fuse_opt.lowering.cpu.matmul.direct_result import DirectResult, direct_result, stored_rows
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles
 from fuse_opt.lowering.cpu.matmul.tilings.arithmetic import Arithmetic
@@ -80,11 +81,11 @@ class ProductSums:
         self.is_alone = self.by_tiles and self._has_one_block()
         """Whether the sums of a tile are complete before those of the next one begin, which take their place."""
         rows = tiling.most_rows if self.is_alone else tiling.block * tiling.most_rows
-        self.stored = stored_rows(product, memory) if self.result is None and self.is_alone else None
-        """Where what follows a tile stores, if that is known to be rows."""
+        self.stored = self._stored(product, memory, arithmetic)
+        """Where what follows a tile stores, if that is known to be rows, for the tile to ask for."""
         self.panel = rows * tiling.most_columns
         """Elements from the sums of a panel to those of the next one, where there are several."""
-        self.asks = self._asks(arithmetic.group == 1)
+        self.asks = self._asks(arithmetic.group == 1 and self.stored is None)
         """
         Whether something is worth asking for before a tile: where what is read and stored behind sums is in no near cache, and
         tiles take some time (591x384x384 with a residual: .97 of the time; 591x1152x384 with a bias: .98; Zen 4).
@@ -112,6 +113,20 @@ class ProductSums:
             return self.result.matrix(scope, rows.first, columns.first)
         return Matrix(self._sums.memory, columns.sums, self._sums.step)
 
+    def _stored(self, product: Product, memory: KernelBuffers, arithmetic: Arithmetic) -> DirectResult | None:
+        """Tiles of groups ask for lines of any element, where they keep no sums for a next block of the contracted dimension."""
+        if self.result is not None or not (self.is_alone if arithmetic.group > 1 else self.by_tiles):
+            return None
+        found = stored_rows(product, memory)
+        if found is None or arithmetic.group > 1:
+            return found
+        is_alike = element_of(self.root.block.args[found.parameter]) is arithmetic.sums
+        return found if is_alike and not self._is_short() else None
+
+    def _is_short(self) -> bool:
+        """Whether tiles have too few steps to ask for a row at every few of them."""
+        return is_decided(lambda: self.of.depth < STEPS * self.tiling.most_rows)
+
     def lines(self, scope: Scope, rows: Rows, columns: Columns) -> Matrix | None:
         """Where what follows tiles of the rows stores, for them to ask for."""
         return None if self.stored is None else self.stored.matrix(scope, rows.first, columns.first)
@@ -129,8 +144,9 @@ class ProductSums:
     def _asks(self, also_stores: bool) -> bool:
         """`also_stores`: tiles do not ask for what is stored themselves."""
         of, size = self.of, dtype(self.epilogue.raw).itemsize
-        is_much = is_decided(lambda: of.rows * of.columns * size > NEAR_BYTES // 2 and of.depth >= FEWEST_STEPS)
-        return is_much and self.epilogue.find_asks(also_stores)
+        is_much = is_decided(lambda: of.rows * of.columns * size > NEAR_BYTES // 2)
+        takes_time = self._is_short() or is_decided(lambda: of.depth >= FEWEST_STEPS)
+        return is_much and takes_time and self.epilogue.find_asks(also_stores)
 
     def finish_tile(self, scope: Scope, columns: Columns, rows: Rows, tile: SSAValue) -> None:
         """What follows the sums of one of the tiles of the rows."""

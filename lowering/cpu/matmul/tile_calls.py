@@ -48,7 +48,9 @@ class TileBlock:
     is_alone: bool = False
     """Whether `out` has the sums of one tile at a time."""
     lines: Matrix | None = None
-    """Where what follows a tile stores, which tiles of groups ask for."""
+    """Where what follows a tile stores, which it asks for."""
+    is_last_block: SSAValue | None = None
+    """Whether sums are complete then, if that is not known: else a tile asks for where they are."""
     in_place: tuple[SSAValue, Matrix] | None = None
     """Where the first holds, the right operand is read there, and not from `right`."""
     ask: Callable[[Scope, SSAValue], None] | None = None
@@ -223,11 +225,13 @@ class TileCalls:
         name = dot_name(element_of(right.memory).name, rows, columns, self._place)
         if not along:
             is_copied = block.copy is not None
-            is_far = self.is_far or is_copied
+            is_far, has_lines = self.is_far or is_copied, block.lines is not None and self.registers is None
             asks = (block.following.asks.rows, block.following.asks.lines) if asked and block.following else None
-            name = tile_name(self.element, rows, columns, transposed, is_far=is_far, copies=is_copied, asks=asks)
+            name = tile_name(
+                self.element, rows, columns, transposed, is_far=is_far, copies=is_copied, lines=has_lines, asks=asks
+            )
             name += LINES * block.in_lines + KEEPS * keeps
-            if block.lines is not None:
+            if block.lines is not None and not has_lines:
                 name += f"{ASKS}{element_of(block.lines.memory).itemsize}"
         arguments = [
             block.depth,
@@ -244,16 +248,26 @@ class TileCalls:
             arguments.append(flat_memory(root, self.registers))
         if keeps and block.again is not None:
             arguments.append(block.again)
-        if (lines := block.lines) is not None:
-            arguments += [
-                flat_memory(root, lines.memory),
-                lines.place(scope, row, column),
-                root.index_constant(lines.row),
-            ]
+        if block.lines is not None:
+            arguments += self._lines(scope, part, row, column, block, block.lines)
         if (to := block.copy) is not None:
             arguments += [flat_memory(root, to.memory), to.place(scope, zero, column), root.index_constant(to.row)]
         arguments += asked
         scope.call_for_effect(name, arguments)
+
+    @staticmethod
+    def _lines(
+        scope: Scope, part: TilePart, row: SSAValue, column: SSAValue, block: TileBlock, lines: Matrix
+    ) -> list[SSAValue]:
+        """Where a tile asks for lines: of its own sums, while others are added to them."""
+
+        def asked(matrix: Matrix) -> list[SSAValue]:
+            place, step = matrix.place(scope, row, column), part.step(scope, matrix.row)
+            return [flat_memory(scope.root, matrix.memory), place, step]
+
+        if (last := block.is_last_block) is None:
+            return asked(lines)
+        return [scope.add(arith.SelectOp(last, *pair)) for pair in zip(asked(lines), asked(block.out), strict=True)]
 
     def _right(self, scope: Scope, column: SSAValue, block: TileBlock) -> list[SSAValue]:
         """The right operand's memory, where a tile begins in it, and its step."""

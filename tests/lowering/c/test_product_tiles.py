@@ -30,7 +30,7 @@ SHARED = [
 MACHINES = ("-march=native", "-mavx2", "")
 _LEFT = """
 void left_{element}_{columns}(const {c} *a, const {c} *b, {c} *sums, {c} *copy, {c} *again) {{
-  {name}rc({depth}, a, 0, {depth}, b, 0, {columns}, sums, 0, {columns}, 1, copy, 0, {step});
+  {name}rcl({depth}, a, 0, {depth}, b, 0, {columns}, sums, 0, {columns}, 1, again, 0, {columns}, copy, 0, {step});
   {name}n2x3({depth}, a, 0, {depth}, copy, 0, {step}, again, 0, {columns}, 1, b, 0, {columns}, 9);
 }}
 """
@@ -54,7 +54,7 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> Products:
             name = f"fo_tile_{element}_{ROWS}x{columns}"
             facts = {"c": C_TYPES[element][0], "name": name, "depth": DEPTH, "columns": columns, "step": STEP}
             texts.append(_LEFT.format(element=element, **facts))
-            helpers += [f"{name}rc", f"{name}n2x3"]
+            helpers += [f"{name}rcl", f"{name}n2x3"]
         for element, columns, add, rows in SHARED if machine == MACHINES[0] else []:
             name = f"fo_tile_{element}_{rows}x{columns}"
             facts = {"c": C_TYPES[element][0], "name": name, "depth": DEPTH, "columns": columns}
@@ -122,3 +122,11 @@ func.func @main(%a: {x}, %w: {w}) -> {x} {{
     program = build_program(apply(parse(text), ["wrap-kernels", "schedule-kernels"]))
     tiles = re.findall(r"void (fo_tile_\w+)\(", program.source)
     assert program.stats.launches == 2 and program.stats.generated_tiles == len(tiles) == len(set(tiles)) > 0
+
+
+def test_tiles_ask_for_lines_of_what_follows_and_not_for_those_of_their_sums() -> None:
+    for plain, other in (("6x64", "6x64l"), ("6x64rc", "6x64rcl"), ("6x16t", "6x16tl"), ("5x16n1x1", "5x16ln1x1")):
+        for element in C_TYPES:
+            texts = [tile_text(f"fo_tile_{element}_{name}") or "" for name in (plain, other)]
+            asked = [[f"__builtin_prefetch({to}" in text for to in ("c", "lines")] for text in texts]
+            assert asked == [[True, False], [False, True]], other

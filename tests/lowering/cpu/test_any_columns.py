@@ -61,4 +61,4 @@ def test_tiles_are_as_wide_as_the_record_says(tmp_path: Path) -> None:
     for size, widths in ((32, {"16"}), (64, {"16", "24", "64"})):
         program = compiled_for(COLUMNS, size, tmp_path)
         program(*given)
-        assert set(re.findall(r"void fo_tile_f32_\dx(\d+)\(", program.source)) == widths
+        assert set(re.findall(r"void fo_tile_f32_\dx(\d+)l?\(", program.source)) == widths
