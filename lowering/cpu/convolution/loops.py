@@ -20,9 +20,10 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of, packed_filters, winograd_kernel_of
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.analysis.contractions.input_gradients import InputGradient
-from fuse_opt.dialects.analysis.contractions.packed_panels import filter_panel_width, reads_rows
+from fuse_opt.dialects.analysis.contractions.packed_panels import NARROW_BITS, filter_panel_width, reads_rows
 from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import TILE_BITS
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.convolution.any_extents.filter_panels import SizedFilterPanels
@@ -34,6 +35,7 @@ from fuse_opt.lowering.cpu.convolution.lanes.channel_lanes import ChannelLanes
 from fuse_opt.lowering.cpu.convolution.lanes.inside_lanes import InsideLanes, has_lanes_inside
 from fuse_opt.lowering.cpu.convolution.planes import PlaneTasks, reads_planes
 from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
+from fuse_opt.lowering.cpu.convolution.position_product import cut_positions, is_position_product
 from fuse_opt.lowering.cpu.convolution.row_panels import RowPanels
 from fuse_opt.lowering.cpu.convolution.task import task_grain
 from fuse_opt.lowering.cpu.convolution.weight_gradient import build_weight_gradient_loops
@@ -42,6 +44,7 @@ from fuse_opt.lowering.cpu.convolution.winograd.filters import transformed_filte
 from fuse_opt.lowering.cpu.convolution.winograd.known_extents import WinogradTiles
 from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import count_loop
+from fuse_opt.lowering.cpu.matmul.loops import product_loops
 from fuse_opt.lowering.cpu.matmul.widened import widened
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
@@ -57,6 +60,8 @@ def build_convolution_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> l
         return build_input_gradient_loops(convolution, kernel, storages)
     passes = [convolution.epilogue, operand_pass(convolution.x), operand_pass(convolution.weight)]
     memory = KernelBuffers(kernel, passes, storages)
+    if TILE_BITS.number(kernel) > NARROW_BITS and is_position_product(convolution):
+        return [product_loops(cut_positions(convolution, memory))]
     if not convolution.widens or _has_lanes(convolution):
         return [_convolution(convolution, memory, [])]
     kind = element_buffer_type(convolution.sums, prod(shape(convolution.weight)))

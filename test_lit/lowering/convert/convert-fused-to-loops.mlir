@@ -244,7 +244,7 @@ func.func @narrow(%x: tensor<96x200xbf16>, %w: tensor<200x128xbf16>, %i: tensor<
 // CHECK:         memref.store {{.*}} : memref<1024xf32>
 // CHECK-LABEL: func.func private @kernel_conv(
 // CHECK-NOT:     memref<9xindex>
-// CHECK:         func.call @fo_tile_f32_{{[0-9x]+}}(
+// CHECK:         func.call @fo_tile_f32_{{[0-9x]+}}{{[a-z0-9]*}}(
 func.func @convolutions(%x: tensor<1x4x8x8xf32>, %w: tensor<16x4x3x3xf32>, %v: tensor<4x16x1x1xf32>) -> tensor<1x4x8x8xf32> {
   %a = fused.kernel(%0 = %x : tensor<1x4x8x8xf32>, %1 = %w : tensor<16x4x3x3xf32>) -> (tensor<1x16x8x8xf32>) attributes {schedule = {kind = "conv"}} {
     %2 = graph.conv %0, %1 {pads = array<i64: 1, 1, 1, 1>} : (tensor<1x4x8x8xf32>, tensor<16x4x3x3xf32>) -> tensor<1x16x8x8xf32>
