@@ -31,6 +31,7 @@ from fuse_opt.frontends.torch.fallback import (
     unless_bases_differ,
 )
 from fuse_opt.frontends.torch.fx.api import torch
+from fuse_opt.frontends.torch.fx.number_errors import refuse_as_python
 from fuse_opt.frontends.torch.graph_passes.channels_last import turn_convolutions
 from fuse_opt.frontends.torch.graph_passes.joined_products import join_products
 from fuse_opt.frontends.torch.graph_passes.joined_slices import join_slices
@@ -76,7 +77,7 @@ def fuse_opt(
         original.leave("tracing it", error)
         return graph_module
     if not all(map(is_known, example_inputs)):
-        return Dispatched(original, compiled, example_inputs, checked.programs)
+        return refuse_as_python(graph_module, Dispatched(original, compiled, example_inputs, checked.programs))
     return guarded(original, compiled)
 
 

@@ -12,6 +12,7 @@ from fuse_opt.dialects.types.dtypes import F64
 from fuse_opt.dialects.types.size import Size
 from fuse_opt.frontends.builder import Emitter
 from fuse_opt.frontends.torch.fx.api import fx, torch
+from fuse_opt.frontends.torch.fx.number_errors import is_above_zero
 
 _python: Any = operator
 _QUOTIENT = _python.truediv
@@ -30,21 +31,9 @@ def is_float_number(node: Any, meta: Any, is_number: Callable[[Any], bool]) -> b
     """Whether a node is such a float: of extents, and of others for which `is_number` holds."""
     if not isinstance(meta, torch.SymFloat) or node.op != "call_function" or node.target not in _OPS or node.kwargs:
         return False
-    if node.target is _QUOTIENT and not _is_positive(node.args[1]):
+    if node.target is _QUOTIENT and not is_above_zero(node.args[1]):
         return False  # where it is, Python raises an error
     return all(isinstance(item, int | float) or (isinstance(item, fx.Node) and is_number(item)) for item in node.args)
-
-
-def _is_positive(item: Any) -> bool:
-    """Whether that is proven of a number: by its bounds, or as what is computed from positive ones without a difference is."""
-    if not isinstance(item, fx.Node):
-        return item > 0
-    value = item.meta.get("val")
-    if not isinstance(value, torch.SymInt | torch.SymFloat):
-        return isinstance(value, int | float) and value > 0
-    if value.node.shape_env.bound_sympy(value.node.expr).lower > 0:
-        return True
-    return item.target in (_QUOTIENT, operator.mul, operator.add) and all(map(_is_positive, item.args))
 
 
 def float_number(emit: Emitter, node: Any, value: Callable[[Any], SSAValue], metas: Callable[[Any], Any]) -> SSAValue:

@@ -167,3 +167,30 @@ def test_gradients_by_weights_of_images_of_any_extents_are_pytorchs():
     forward, backward = reports.graphs
     assert not forward.counts.external
     assert backward.counts.external == {"aten.convolution_backward.default": 2}
+
+
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "quotient": lambda x: x * (1.0 / (x.shape[2] - 5)),
+    "quotient of a quotient": lambda x: x.mean() * (1.0 / (x.shape[1] / (x.shape[2] - 5))),
+    "power": lambda x: x * (x.shape[2] - 5) ** -1,
+    "read by a call": lambda x: x + x.shape[1] / (x.shape[2] - 5),
+    "behind a store": lambda x: x.add_(1) * (1.0 / (x.shape[2] - 5)),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_numbers_that_python_refuses_at_some_extents(kind: str):
+    """AOTAutograd makes a division of tensors of `1.0 / (n - 5)`, which gives infinity at 5."""
+    call = REFUSED[kind]
+    fast = torch.compile(call, backend=fuse_opt, dynamic=True)
+    for extent in (7, 8, 5, 5, 9):
+        plain = torch.randn(2, 3, extent)
+        given = plain.clone()
+        if extent == 5:
+            with pytest.raises(ZeroDivisionError):
+                call(plain)
+            with pytest.raises(ZeroDivisionError):
+                fast(given)
+        else:
+            torch.testing.assert_close(fast(given), call(plain))
+        torch.testing.assert_close(given, plain)
