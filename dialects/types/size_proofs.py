@@ -43,7 +43,7 @@ def _search(terms: Terms, steps: list[int]) -> bool:
     steps[0] -= 1
     if steps[0] < 0:
         return False
-    if _at_a_corner(terms):
+    if _interval(terms)[0] >= 0 or _at_a_corner(terms):
         return True
     for atom in _composite(terms):
         if (parts := _factors(terms, atom)) is None:

@@ -76,7 +76,7 @@ def sizes_layout(
     """Where a call's numbers are, and what they are."""
     fixed = [buffer for buffer in buffers if buffer.kind in ("argument", "result")]
     loops = [loop for step in steps if isinstance(step, Segment) for phase in step.phases for loop in phase]
-    places = () if orders is None else orders.symbols()[: len(orders.places)]
+    places = () if orders is None else orders.symbols()[: len(orders.places) + 1]  # with the end of all
     parts: list[Sequence[Extent]] = [
         table.sizes,
         [loop.tasks for loop in loops],

@@ -280,7 +280,7 @@ class SizesLayout:
     """
     Of a program for any sizes: what its function `fuse_sizes` takes, and where in what it fills are numbers. The first are those
     that segments look up; then follow the tasks of loops, the operations of a task of each, the extents of arguments and results,
-    their bytes, where places of the arena begin, and the arena's bytes.
+    their bytes, where places of the arena begin and end, and the bytes of the arena with what is behind them.
     """
 
     names: tuple[str, ...]
@@ -300,7 +300,7 @@ class SizesLayout:
     chunks: tuple[int, ...]
     """By loop, how many operations are worth a thread; 0 where nobody knows those of a task."""
     offset_names: tuple[str, ...] = ()
-    """The symbols that references to the arena have for the beginnings of places."""
+    """The symbols that references to the arena have for the beginnings of places, and for the end of all."""
 
 
 @dataclass(frozen=True)

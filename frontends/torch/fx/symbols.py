@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
-from math import lcm, prod
+from math import gcd, lcm, prod
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -60,12 +60,15 @@ def _read(expression: Any, environment: Any) -> Extent | None:
 
 
 def _quotient(a: Extent, b: Extent) -> Extent:
-    """Also by a size, which is above 0, that divides it."""
+    """Rounded down. Also by a size, which is above 0, that divides it, or does so times a number."""
     if not isinstance(b, Size):
         return a // b
-    if (exact := exact_quotient(a, b)) is None or not is_decided(lambda: b > 0):
+    number = gcd(*b.terms.values())
+    size = exact_quotient(b, number)
+    exact = None if size is None else exact_quotient(a, size)
+    if exact is None or not is_decided(lambda: b > 0):
         raise SizeRefusal(f"cannot divide '{a}' by '{b}'")
-    return exact
+    return exact // number
 
 
 def _power(base: Extent, exponent: Extent) -> Extent:
@@ -132,7 +135,8 @@ def _cut_parts(ratio: Any) -> list[tuple[Any, int]]:
     """Symbols and numbers that divide them where this ratio is 1: none of `m * (s // m)` is more than its symbol."""
     wholes, several = ratio.as_numer_denom()
     factor, floors = several.as_coeff_Mul()
-    pairs = [floor.args for floor in _factors(floors) if type(floor).__name__ == "FloorDiv"]
+    divided = [floor.args for floor in _factors(floors) if type(floor).__name__ == "FloorDiv"]
+    pairs = [(a / b).as_numer_denom() for a, b in divided]  # `s * s // (2 * s)` is `s // 2`
     if not pairs or len(pairs) != len(_factors(floors)) or not all(s.is_Symbol and m.is_Integer for s, m in pairs):
         return []
     is_same = Counter(s for s, _ in pairs) == Counter(_factors(wholes)) and prod(int(m) for _, m in pairs) == factor

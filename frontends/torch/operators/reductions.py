@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
-from fuse_opt.dialects.types.dtypes import BOOL, I64
+from fuse_opt.dialects.types.dtypes import BOOL, I32, I64
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
 REDUCTIONS, handler = handlers()
@@ -56,7 +56,9 @@ def _extreme(call: Call) -> Sequence[SSAValue]:
         return x, call.number(0, I64)
     axis, keepdims = call["dim"] % len(shape(x)), _keepdims(call)
     value, position = (emit.max, emit.argmax) if "max" in str(call.node.target) else (emit.min, emit.argmin)
-    return value(x, axes=[axis], keepdims=keepdims), position(x, axis=axis, keepdims=keepdims)
+    numbers = call.cast(x, I32) if dtype(x) is BOOL else x
+    extreme = call.cast(value(numbers, axes=[axis], keepdims=keepdims), dtype(x))
+    return extreme, position(numbers, axis=axis, keepdims=keepdims)
 
 
 @handler("aten.argmax.default", "aten.argmin.default")

@@ -109,10 +109,23 @@ def _split(call: Call) -> Sequence[SSAValue]:
     parts: list[SSAValue] = []
     start = 0
     for meta in call.out:
-        extent = call.extents(meta)[axis]
-        parts.append(call.emit.slice(x, **_bounds(shape(x), axis, range(start, start + extent))))
-        start += extent
+        starts, stops = [0] * len(shape(x)), list(shape(x))
+        starts[axis], stops[axis] = start, start + call.extents(meta)[axis]
+        parts.append(call.emit.slice(x, starts=starts, stops=stops))
+        start = stops[axis]
     return parts
+
+
+@handler("aten.unfold.default")
+def _unfold(call: Call) -> SSAValue:
+    x, rank = call.tensor("self"), len(call.shape) - 1
+    if not rank:
+        raise NotCoveredError("is of a number")
+    axis = call["dimension"] % rank
+    last = [*(k for k in range(rank) if k != axis), axis]
+    windows = {"window": [call["size"]], "strides": [call["step"]], "dilations": [1]}
+    x = call.emit.sliding_windows(call.emit.permute_dims(x, axes=last), **windows)
+    return call.emit.permute_dims(x, axes=[*range(axis), rank - 1, *range(axis, rank - 1), rank])
 
 
 @handler("aten.unbind.int")
@@ -145,7 +158,7 @@ def _select_scatter(call: Call) -> SSAValue:
     return call.emit.select_scatter(call.tensor("self"), source, axis=call["dim"], index=call["index"])
 
 
-_MOST_JOINED = 4
+_MOST_JOINED = 8
 """Tensors that a kernel joins, where it reads for each element one of each; for more, PyTorch's kernel copies one by one."""
 
 

@@ -106,6 +106,7 @@ def test_normal_forms() -> None:
 def test_proofs() -> None:
     assert N <= 512 and not N > 512 and N * M <= 512 * M and N // 2 <= N and 2 * (N // 2) + 1 >= N and N * N >= N
     assert largest(N, 100) >= N and smallest(N, 100) <= 100 and bool(N) and SYMBOLS["q"] >= 8
+    assert M * M + (M // 2) * (M // 2) <= 2**63 - 1 and N * N <= 512 * 512
     questions: list[Callable[[], Any]] = [lambda: N < 100, lambda: bool(M), lambda: N // M, lambda: (N + 5) // (2 * N)]
     for question in questions:
         with pytest.raises(Undecided, match="cannot decide between sizes"):

@@ -169,6 +169,71 @@ def test_gradients_by_weights_of_images_of_any_extents_are_pytorchs():
     assert backward.counts.external == {"aten.convolution_backward.default": 2}
 
 
+def halves(x: Any) -> Any:
+    first, second = (x * 2).chunk(2, 2)
+    return first * second.mean()
+
+
+SPLIT: dict[str, Callable[[Any], Any]] = {
+    "halves": halves,
+    "parts of sizes": lambda x: torch.cat([y * k for k, y in enumerate((x * 2).split([1, x.shape[3] - 1], 3))], 3),
+    "overlapping windows": lambda x: (x * 2).unfold(2, 3, 2) + 1,
+    "windows of the last axis": lambda x: (x * 2).unfold(-1, 3, 1).tanh(),
+    "joined": lambda x: torch.cat([x * k for k in range(7)], 2) + 1,
+    "stacked": lambda x: torch.stack([x * k for k in range(8)], -1) + 1,
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("kind", SPLIT)
+def test_parts_of_any_extents(kind: str, training: bool):
+    check(SPLIT[kind], training, extents=((2, 3, 7, 9), (3, 3, 6, 8), (2, 3, 31, 10), (5, 3, 16, 64)))
+
+
+@pytest.mark.parametrize("of", [2, 3])
+def test_parts_that_are_returned_are_views_of_one_tensor(of: int):
+    fast = torch.compile(lambda x: (x * 2).chunk(of, 2), backend=fuse_opt, dynamic=True, options={"strict": True})
+    for extents in ((2, 3, 7, 9), (3, 3, 13, 5), (2, 3, 31, 4)):
+        found, wanted = fast(x := torch.randn(extents)), (x * 2).chunk(of, 2)
+        assert len({part.untyped_storage().data_ptr() for part in found}) == 1
+        for ours, theirs in zip(found, wanted, strict=True):
+            torch.testing.assert_close(ours, theirs, check_stride=True)
+            assert ours.storage_offset() == theirs.storage_offset()
+
+
+def test_products_so_far_and_their_gradients():
+    """The gradient asks whether any element of a row is 0; PyTorch itself takes the extent of such rows as a number."""
+    extents = ((2, 3, 7, 9), (3, 3, 6, 9), (5, 3, 16, 9))
+    check(lambda x: torch.cumprod(halves(x), 3) + 1, training=True, extents=extents)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_of_truth_values(name: str):
+    def both(x: Any) -> Any:
+        value, place = getattr(x > 0, name)(3)
+        return value * 2 + place * 3
+
+    check(both, training=False)
+
+
+def test_quotients_of_extents_by_several_of_one():
+    """`h * h // (2 * h)` is `h // 2`, as of windows that are cut off a square."""
+
+    def folded(x: Any) -> Any:
+        return (x * 2).view(x.shape[0], -1, 2 * x.shape[2]).transpose(1, 2) + 1
+
+    check(folded, training=True, extents=((3, 1, 8, 8), (2, 1, 10, 10), (5, 1, 32, 32)), channels=False)
+
+
+def test_a_call_of_pytorchs_reads_what_is_made_from_nothing():
+    """It lies behind the places of the arena, whose end follows from extents, too."""
+
+    def summed(x: Any) -> Any:
+        return torch.logcumsumexp(torch.zeros_like(x), 2) + torch.logcumsumexp(x * 2, 2)
+
+    check(summed, training=False, external=("aten.logcumsumexp.default",))
+
+
 REFUSED: dict[str, Callable[[Any], Any]] = {
     "quotient": lambda x: x * (1.0 / (x.shape[2] - 5)),
     "quotient of a quotient": lambda x: x.mean() * (1.0 / (x.shape[1] / (x.shape[2] - 5))),
