@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.graph.windows.pool_geometry import PoolAxis
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, F32, I8, I16, I32, I64, DType
-from fuse_opt.dialects.types.extents import is_number
+from fuse_opt.dialects.types.extents import is_number, largest, most
 from fuse_opt.frontends.builder import Array, numpy_name
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
@@ -56,8 +56,6 @@ def _max_pool(call: Call) -> Sequence[SSAValue]:
                 first = call.emit.maximum(first, other)
             x = first
         return x, call.number(0, I64, call.extents(call.out[1]))
-    if not all(map(is_number, shape(x))):
-        raise NotCoveredError("gives indices of images of any extents")
     return _largest_and_places(call, x, windows)
 
 
@@ -69,7 +67,7 @@ def _largest_and_places(call: Call, x: SSAValue, windows: Sequence[_Window]) -> 
     extents = shape(x)
     steps = [prod(extents[window.axis + 1 :]) for window in windows]  # between positions of an axis
     furthest = sum((w.size - 1) * w.apart * step for w, step in zip(windows, steps, strict=True))
-    element = next(each for each in (I8, I16, I32, I64) if furthest < 2 ** (each.bits - 1))
+    element = next(each for each in (I8, I16, I32, I64) if each is I64 or most(furthest) < 2 ** (each.bits - 1))
     distance: SSAValue | None = None
     for window, step in reversed(list(zip(windows, steps, strict=True))):
         x, distance = _largest(call, x, distance, window, step, element)
@@ -77,10 +75,8 @@ def _largest_and_places(call: Call, x: SSAValue, windows: Sequence[_Window]) -> 
     index = call.cast(distance, I64)
     for window, step in zip(windows, steps, strict=True):
         along = [window.count, *[1] * (len(extents) - 1 - window.axis)]
-        start = -window.before * step
-        index = call.emit.add(
-            index, call.emit.iota(shape=along, dtype=I64, axis=0, start=start, step=window.step * step)
-        )
+        first = call.emit.iota(shape=along, dtype=I64, axis=0, start=-window.before, step=window.step)
+        index = call.emit.add(index, call.emit.multiply(first, call.number(step, I64)))
     return x, index
 
 
@@ -98,7 +94,7 @@ def _slices(call: Call, x: SSAValue, window: _Window, outside: float) -> list[SS
     extents, axis = list(shape(x)), window.axis
     last = (window.count - 1) * window.step + (window.size - 1) * window.apart + 1
     pads = [0] * (2 * len(extents))
-    pads[axis], pads[len(extents) + axis] = window.before, max(last - window.before - extents[axis], 0)
+    pads[axis], pads[len(extents) + axis] = window.before, largest(last - window.before - extents[axis], 0)
     if any(pads):
         value = FloatAttr(outside, 64) if dtype(x).is_float else int(outside)
         x = call.emit.pad(x, pads=pads, value=value)

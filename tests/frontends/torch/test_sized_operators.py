@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -232,6 +233,20 @@ def test_a_call_of_pytorchs_reads_what_is_made_from_nothing():
         return torch.logcumsumexp(torch.zeros_like(x), 2) + torch.logcumsumexp(x * 2, 2)
 
     check(summed, training=False, external=("aten.logcumsumexp.default",))
+
+
+@pytest.mark.parametrize("options", [(3, 2, 1), (2, 2), (3, 1, 1, 2), ((3, 2), (2, 1), (1, 0), 1, True)])
+def test_where_the_largest_elements_of_windows_are(options: tuple[Any, ...]):
+    """Indices in images of any extents, of the first of equal elements and of NaN; PyTorch's kernel adds gradients there."""
+
+    def both(x: Any) -> Any:
+        rows = torch.arange(x.shape[2])[:, None]
+        marked = torch.where(rows == 1, math.nan, torch.where(rows == 4, -math.inf, x * 2))
+        largest, places = F.max_pool2d(marked, *options, return_indices=True)
+        return largest.nan_to_num(9, neginf=-9) + places
+
+    extents = ((2, 3, 16, 17), (3, 3, 9, 12), (2, 3, 31, 8), (5, 3, 11, 64))
+    check(both, training=True, external=("aten.max_pool2d_with_indices_backward.default",), extents=extents)
 
 
 REFUSED: dict[str, Callable[[Any], Any]] = {
