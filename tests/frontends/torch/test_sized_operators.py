@@ -193,9 +193,12 @@ def test_parts_of_any_extents(kind: str, training: bool):
 
 @pytest.mark.parametrize("of", [2, 3])
 def test_parts_that_are_returned_are_views_of_one_tensor(of: int):
-    fast = torch.compile(lambda x: (x * 2).chunk(of, 2), backend=fuse_opt, dynamic=True, options={"strict": True})
+    def parts(x: Any) -> Any:
+        return (x * 2).chunk(of, 2)
+
+    fast = torch.compile(parts, backend=fuse_opt, dynamic=True, options={"strict": True})
     for extents in ((2, 3, 7, 9), (3, 3, 13, 5), (2, 3, 31, 4)):
-        found, wanted = fast(x := torch.randn(extents)), (x * 2).chunk(of, 2)
+        found, wanted = fast(x := torch.randn(extents)), parts(x)
         assert len({part.untyped_storage().data_ptr() for part in found}) == 1
         for ours, theirs in zip(found, wanted, strict=True):
             torch.testing.assert_close(ours, theirs, check_stride=True)
@@ -205,7 +208,11 @@ def test_parts_that_are_returned_are_views_of_one_tensor(of: int):
 def test_products_so_far_and_their_gradients():
     """The gradient asks whether any element of a row is 0; PyTorch itself takes the extent of such rows as a number."""
     extents = ((2, 3, 7, 9), (3, 3, 6, 9), (5, 3, 16, 9))
-    check(lambda x: torch.cumprod(halves(x), 3) + 1, training=True, extents=extents)
+
+    def product(x: Any) -> Any:
+        return torch.cumprod(halves(x), 3) + 1
+
+    check(product, training=True, extents=extents)
 
 
 @pytest.mark.parametrize("name", ["max", "min"])
