@@ -16,6 +16,7 @@ from fuse_opt.dialects.graph.windows.pool_geometry import PoolAxis
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, F32, I8, I16, I32, I64, DType
 from fuse_opt.dialects.types.extents import is_number, largest, most
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.frontends.builder import Array, numpy_name
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
@@ -93,7 +94,7 @@ def _slices(call: Call, x: SSAValue, window: _Window, outside: float) -> list[SS
     """By position in the window, the elements there of all windows along the axis."""
     extents, axis = list(shape(x)), window.axis
     last = (window.count - 1) * window.step + (window.size - 1) * window.apart + 1
-    pads = [0] * (2 * len(extents))
+    pads: list[Extent] = [0] * (2 * len(extents))
     pads[axis], pads[len(extents) + axis] = window.before, largest(last - window.before - extents[axis], 0)
     if any(pads):
         value = FloatAttr(outside, 64) if dtype(x).is_float else int(outside)
