@@ -208,7 +208,7 @@ TILE_BITS = Knob(
     False,
     "bits of the vectors that tiles of sums are cut for, in attention of f32 and where a product has more than 9 rows; 2 to 9 "
     "rows have shorter blocks of depth for 256, but where they stream a far right operand; convolutions by windows of one "
-    "element, in programs for images of known extents, copy panels of positions, as products do, for 512",
+    "element copy panels of positions, as products do, for 512",
     (256,),
     usual=512,
 )

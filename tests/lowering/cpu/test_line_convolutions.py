@@ -59,7 +59,7 @@ def test_panels_of_lines_are_those_of_copies(
     for program in (lines, wide):  # compiled at the first call
         program(*arrays(name, 1, *SIZES[0]))
     monkeypatch.setattr(loops, "reads_lines", never)
-    copies = compiled_for(text, 64, tmp_path)
+    copies = compiled_for(text, 32, tmp_path)
     for number, (height, width) in enumerate(SIZES):
         given = arrays(name, 1 + number % 2, height, width)
         with guarded() as allocate:
@@ -70,7 +70,9 @@ def test_panels_of_lines_are_those_of_copies(
             lines(*placed, out=out)
             assert out.tobytes() == wanted.tobytes(), (height, width)
         np.testing.assert_allclose(wanted, as_list(fuse_opt.evaluate(text, *given))[0], 2e-4, 2e-4)
-        assert as_list(wide(*given))[0].tobytes() == wanted.tobytes(), (height, width)
+        np.testing.assert_allclose(
+            as_list(wide(*given))[0], wanted, 1e-4, 1e-4
+        )  # a product, of other blocks of channels
     for program in (lines, wide):
         assert "fo_tile_f32_" in program.source
         assert "fo_taps_f32_" not in program.source

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from convolution_cases import BIAS_RESIDUAL_RELU, Conv, close
+from convolution_cases import BIAS_RESIDUAL_RELU, Conv, close, sized_text
 from draws import scaled
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import evaluate, parse
@@ -29,6 +29,9 @@ CASES = {
     "one axis": Conv((2, 40, 67), 33, (1,)),
     "three axes": Conv((1, 12, 4, 5, 7), 19, (1, 1, 1)),
 }
+BIAS_RELU = """  %a = graph.add %p, %b : (T, B) -> T
+  %y = graph.relu %a : (T) -> T
+"""
 BATCHES = """func.func @main(%x: tensor<?xCxHxWxf32> {{graph.dims = ["n", "", "", ""]}}, %w: tensor<{w}xf32>) -> {y} {{
   %p = graph.conv %x, %w {{groups = {groups} : i64}} : ({x}, tensor<{w}xf32>) -> {y}
   %y = graph.relu %p : ({y}) -> {y}
@@ -62,6 +65,29 @@ def test_batches_of_any_extent(groups: int) -> None:
         a = x_array.reshape(batch, groups, 24 // groups, 99)
         wanted = np.maximum(w.reshape(groups, 40 // groups, -1) @ a, 0).reshape(batch, 40, 9, 11)
         np.testing.assert_allclose(program(x_array, w), wanted, 1e-5, 1e-5)
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.usefixtures("wide_host")
+@pytest.mark.parametrize(("channels", "filters"), [(70, 40), (24, 7), (300, 64), (64, 1)])
+def test_images_of_any_extents(channels: int, filters: int) -> None:
+    """Of one position, a line less and more than panels are wide, several panels; batches, of none, too; beside guarded pages."""
+    case = Conv((1, channels, 16, 16), filters, (1, 1), epilogue=BIAS_RELU)
+    _, w, b, _ = case.arguments()
+    program = fuse_opt.compile(sized_text(case)).freeze({"w": w})
+    rng = np.random.default_rng(channels)
+    for batch, height, width in ((1, 1, 1), (2, 3, 21), (1, 5, 13), (3, 16, 16), (1, 2, 129), (0, 4, 4)):
+        x = rng.standard_normal((batch, channels, height, width)).astype(np.float32)
+        wanted = np.maximum(
+            w.reshape(filters, channels) @ x.reshape(batch, channels, height * width) + b.reshape(filters, 1), 0
+        )
+        with guarded() as allocate:
+            given = [allocate(array, at_end=True) for array in (x, b)]
+            out = allocate(np.zeros((batch, filters, height, width), np.float32), at_end=True)
+            program(*given, out=out)
+            np.testing.assert_allclose(out, wanted.reshape(out.shape), 1e-5, 1e-4)
+            del given, out
 
 
 @needs_compiler

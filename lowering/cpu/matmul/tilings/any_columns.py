@@ -34,14 +34,20 @@ def takes_any_columns(product: Contraction) -> bool:
 
 
 def tiling_for_any_columns(
-    product: Contraction, itemsize: int, arithmetic: Arithmetic, computed: tuple[bool, bool], bits: int
+    product: Contraction,
+    itemsize: int,
+    arithmetic: Arithmetic,
+    computed: tuple[bool, bool],
+    bits: int,
+    height: int = HEIGHT,
 ) -> Tiling:
     """
     Of columns or elements to add that are sizes; rows may be one, too. Tiles have zeros where a panel has no columns. With
-    vectors of fewer bits tiles, and panels, are as wide as a vector of the widest: what is left over of columns has one, too.
+    vectors of fewer bits tiles, and panels, are as wide as a vector of the widest: what is left over of columns has one, too;
+    others have so many rows at most.
     """
     lanes, is_narrow = LANE_BYTES // itemsize, bits < 8 * LANE_BYTES and itemsize == NARROW_ITEMS
-    width, most_rows = (lanes, NARROW.most_rows) if is_narrow else (VECTORS * lanes, HEIGHT)
+    width, most_rows = (lanes, NARROW.most_rows) if is_narrow else (VECTORS * lanes, height)
     if is_number(product.columns):
         width = min(width, -(-product.columns // lanes) * lanes)
     is_even = is_number(product.columns) and product.columns % width == 0
