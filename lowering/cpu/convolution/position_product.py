@@ -18,7 +18,7 @@ from fuse_opt.lowering.cpu.matmul.tilings.choice import choose_tiling
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 
 FEWEST_POSITIONS = 128
-"""Of an image of any extents, usually: of 7x7 tiles for what is left over of columns are most (1.3 times as long; measured)."""
+"""Of an image of any extents, usually: of 7x7 tiles for what is left over of columns are most (1.25 times as long; measured)."""
 TALL, MANY_CHANNELS = 6, 64
 """Rows of tiles for so many channels at least: fewer give tiles that are too short to ask for all rows of the result."""
 
@@ -37,7 +37,7 @@ def cut_positions(convolution: Convolution, memory: KernelBuffers) -> CutProduct
     """
     The product, for each group of each image, in tiles whose columns are positions. Its first tile leaves a copy of a panel of
     positions, of which each channel lies in another page, and tiles ask for what is read and stored next: 64 to 256 channels of
-    56x56 take .61 of the time of panels that are read where they lie, 256 to 64 .77, 512 to 128 of 28x28 .80; of any extents .5,
+    56x56 take .61 of the time of panels that are read where they lie, 256 to 64 .77, 512 to 128 of 28x28 .80; of any extents .6,
     .8 and .8 of what blocks of rows take (measured, AVX-512).
     """
     product, itemsize = _product(convolution), convolution.sums.itemsize
